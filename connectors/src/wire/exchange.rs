@@ -415,10 +415,10 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     stream.map_or(ResponseBody::None, ResponseBody::Stream)
 }
 
-/// Returns the stream that is the text of `response`, where recorders keep the text of every body;
-/// `None` for another text.
+/// Returns the stream that is the text of `response`, where recorders keep the text of every body,
+/// or the words of the answer; `None` for another text.
 fn response_text<'a>(json: &'a Json<'a>) -> Option<RecordedStream<'a>> {
     let framing = json.get("framing").and_then(Json::as_str);
     let stream = text_stream(json.get("response")?.as_str()?, framing);
-    stream.is_plausible().then_some(stream)
+    stream.is_certain().then_some(stream)
 }

@@ -2,7 +2,10 @@
 
 use gristmill_schemas::json::Json;
 
-use crate::wire::framing::{SkipFrame, StreamFrame, StreamFrames, aws, json_array, ndjson, sse};
+use crate::wire::framing::json_array::ArrayItems;
+use crate::wire::framing::{
+    SkipFrame, StreamFrame, StreamFrames, aws, json_array, lines, ndjson, sse,
+};
 
 /// The events of a response, in the framing in which they were recorded.
 #[derive(Debug, Clone)]
@@ -37,6 +40,44 @@ pub(super) fn listed_stream<'a>(pieces: &'a [Json<'a>]) -> Option<RecordedStream
     }))
 }
 
+/// Members of the events of providers that stream lines or arrays.
+const EVENT_MEMBERS: [&str; 7] = [
+    "candidates",
+    "choices",
+    "done",
+    "error",
+    "event_type",
+    "promptFeedback",
+    "usageMetadata",
+];
+
+/// Returns true if each of `texts` is the data of an event, except for a last one that may be cut.
+fn are_events<'t>(texts: impl Iterator<Item = &'t str>, may_be_cut: bool) -> bool {
+    let is_event = |text: &str| {
+        Json::parse_lossy(text.as_bytes())
+            .is_ok_and(|json| EVENT_MEMBERS.iter().any(|name| json.get(name).is_some()))
+    };
+    let texts: Vec<&str> = texts.collect();
+    let other = texts.iter().position(|text| !is_event(text));
+    match other {
+        None => !texts.is_empty(),
+        Some(at) => may_be_cut && at > 0 && at + 1 == texts.len(),
+    }
+}
+
+/// Returns true if `text` consists of server-sent events, except for a cut end, and one has JSON.
+fn is_events(text: &str) -> bool {
+    let mut found: Vec<&str> = lines(text).filter(|line| !line.trim().is_empty()).collect();
+    let has_json = found.iter().any(|line| {
+        let data = line.strip_prefix("data:").map(str::trim);
+        data.is_some_and(|data| Json::parse_lossy(data.as_bytes()).is_ok())
+    });
+    if !text.ends_with(['\n', '\r']) {
+        found.pop();
+    }
+    has_json && found.into_iter().all(sse::is_field)
+}
+
 /// Chooses the framing of a recorded text; without a known name by its first character.
 pub(super) fn text_stream<'a>(stream: &'a str, framing: Option<&str>) -> RecordedStream<'a> {
     match framing {
@@ -61,6 +102,23 @@ impl<'a> RecordedStream<'a> {
             RecordedStream::Array(_) => true,
             RecordedStream::ArrayText(text) => json_array::has_item(text),
             RecordedStream::Joined(text) => text_stream(text, None).is_plausible(),
+        }
+    }
+
+    /// Returns true if a text that may also be the words of an answer is a stream in this framing:
+    /// all of it, except for a cut end, and with data that may be a stream's.
+    pub(super) fn is_certain(&self) -> bool {
+        match self {
+            RecordedStream::Sse(text) => is_events(text),
+            RecordedStream::Lines(text) => {
+                let texts = lines(text).map(str::trim).filter(|line| !line.is_empty());
+                are_events(texts, !text.ends_with('\n'))
+            }
+            RecordedStream::ArrayText(text) => {
+                let items = ArrayItems::of(text);
+                !items.is_followed && are_events(items.texts.into_iter(), !items.is_closed)
+            }
+            _ => self.is_plausible(),
         }
     }
 

@@ -237,6 +237,13 @@ fn a_response_is_read_from_a_text_or_list_in_any_member() {
             text(&format!("data: {chunk}\n\ndata: [DONE]\n\n")),
             1,
         ),
+        (
+            "response",
+            text(&format!("data: {chunk}\n\ndata: {head}")),
+            1,
+        ),
+        ("response", text(&format!("{chunk}\n{chunk}\n{head}")), 2),
+        ("response", text(&format!("[{chunk},\n{chunk},\n{head}")), 2),
         ("response_sse", text(&format!("[{chunk},\r\n{chunk}]")), 2),
         ("response_sse", text(&format!("[{chunk},\r\n{head}")), 1),
         (
@@ -281,6 +288,16 @@ fn a_response_is_read_from_a_text_or_list_in_any_member() {
 fn a_body_that_nothing_reads_is_a_raw_one() {
     for (member, body) in [
         ("response", r#""<html>502 Bad Gateway</html>""#),
+        // The words of an answer.
+        (
+            "response",
+            r#""The appointment is:\nid: 42\ndata: 5\nname: Ann""#,
+        ),
+        ("response", r#""id: 42\nevent: lunch""#),
+        ("response", r#""{\"weather\":\"sunny\"}""#),
+        ("response", r#""{\"choices\":[]} are all\n""#),
+        ("response", r#""[{\"name\":\"Ann\"}]""#),
+        ("response", r#""[{\"choices\":[]}] are all\n""#),
         ("response_sse", r#"{"events":["a"]}"#),
         ("response_sse", r#"["<html>"]"#),
         ("response_sse", r#"["data: 1", 2]"#),

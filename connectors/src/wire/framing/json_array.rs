@@ -7,30 +7,71 @@ use super::{FrameParser, SkipFrame, StreamFrames};
 
 /// Returns true if `text` begins with an array that has an item, or the beginning of one.
 pub fn has_item(text: &str) -> bool {
-    items(text).next().is_some_and(|item| item.starts_with('{'))
+    let items = text.trim_start().strip_prefix('[');
+    items.is_some_and(|items| items.trim_start().starts_with('{'))
 }
 
 /// Parses the frames of `text` except those that `skip` selects.
 pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'f> {
     let mut parser = FrameParser::new(skip);
-    for item in items(text) {
+    let items = ArrayItems::of(text);
+    for item in items.texts {
         parser.push(None, Cow::Borrowed(item));
     }
     let mut frames = parser.frames;
-    frames.is_damaged |= !text.trim_end().ends_with(']');
+    frames.is_damaged |= !items.is_closed;
     frames
 }
 
-/// Returns the texts of the items of an array; the last may be cut.
-fn items(text: &str) -> impl Iterator<Item = &str> {
-    let text = text.trim_start();
-    let mut rest = text.strip_prefix('[').unwrap_or_default();
-    std::iter::from_fn(move || {
-        let end = item_end(rest);
-        let (item, after) = rest.split_at_checked(end)?;
-        rest = after.strip_prefix(',').unwrap_or_default();
-        Some(item.trim()).filter(|item| !item.is_empty())
-    })
+/// The items of an array, or of several that follow each other, as a client writes that asks again.
+pub struct ArrayItems<'t> {
+    /// Their texts; the last may be cut, or be what follows the arrays.
+    pub texts: Vec<&'t str>,
+    /// True if nothing is cut, and nothing else follows.
+    pub is_closed: bool,
+    /// True if something else follows.
+    pub is_followed: bool,
+}
+
+impl<'t> ArrayItems<'t> {
+    /// Splits `text`.
+    pub fn of(text: &'t str) -> ArrayItems<'t> {
+        let mut items = ArrayItems {
+            texts: Vec::new(),
+            is_closed: true,
+            is_followed: false,
+        };
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            match rest.strip_prefix('[') {
+                Some(array) => rest = items.add(array).trim_start(),
+                None => {
+                    items.texts.push(rest);
+                    (items.is_closed, items.is_followed) = (false, true);
+                    break;
+                }
+            }
+        }
+        items
+    }
+
+    /// Adds the items of the array that `text` is after its bracket, and returns what follows it.
+    fn add(&mut self, text: &'t str) -> &'t str {
+        let mut rest = text;
+        loop {
+            let (item, after) = rest.split_at_checked(item_end(rest)).unwrap_or((rest, ""));
+            let item = item.trim();
+            self.texts.extend((!item.is_empty()).then_some(item));
+            match (after.strip_prefix(','), after.strip_prefix(']')) {
+                (Some(next), _) => rest = next,
+                (None, Some(next)) => return next,
+                (None, None) => {
+                    self.is_closed = false;
+                    return "";
+                }
+            }
+        }
+    }
 }
 
 /// Returns the length of the item at the beginning of `text`: up to the comma after it, the end of
@@ -71,6 +112,9 @@ mod tests {
             ("[{\"a\":1}", (1, 0, true)),
             ("[{\"a", (0, 1, true)),
             ("[", (0, 0, true)),
+            ("[{\"a\":1},,{\"b\":2},]", (2, 0, false)),
+            ("[{\"a\":1}]\n[{\"b\":2}]", (2, 0, false)),
+            ("[{\"a\":1}] are the persons", (1, 1, true)),
         ] {
             assert_eq!(read(text), expected, "{text}");
         }

@@ -73,7 +73,7 @@ pub type SkipFrame<'l> = &'l dyn Fn(&str) -> bool;
 
 /// Returns the lines of `text`, which end in LF, CRLF or CR; the last may have no line ending. A
 /// leading byte order mark is skipped.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     std::iter::from_fn(move || {
         if rest.is_empty() {
