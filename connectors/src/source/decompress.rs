@@ -56,6 +56,23 @@ impl CompressedFormat {
             .starts_with(&ZSTD_MAGIC)
             .then_some(CompressedFormat::Zstd)
     }
+
+    /// Returns a reader of the content of `bytes`.
+    fn reader(self, bytes: &SourceBytes) -> std::io::Result<Box<dyn Read + '_>> {
+        let compressed = ReleasedReader {
+            bytes,
+            next: 0,
+            released: 0,
+        };
+        Ok(match self {
+            CompressedFormat::Gzip => Box::new(GzipMembers::of(compressed)),
+            CompressedFormat::Zstd => {
+                let mut decoder = zstd::Decoder::new(compressed)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+                Box::new(decoder)
+            }
+        })
+    }
 }
 
 /// Returns `bytes` without the skippable frames at the beginning, which the decoder skips, too.
@@ -88,26 +105,35 @@ pub(super) fn decompress(
     uri: &str,
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {
-    let size = bytes.len() as u64;
     let spool = BoundedSpool {
         spool: SourceSpool::new(uri, options)?,
         uri,
         written: 0,
-        limit: FREE_BYTES.max(size.saturating_mul(MAX_EXPANSION)),
+        limit: limit_of(bytes),
     };
-    let compressed = ReleasedReader {
-        bytes,
-        next: 0,
-        released: 0,
-    };
-    match compression {
-        CompressedFormat::Gzip => spool.fill(GzipMembers::of(compressed)),
-        CompressedFormat::Zstd => {
-            let decoder = zstd::Decoder::new(compressed).and_then(|mut decoder| {
-                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                Ok(decoder)
-            });
-            spool.fill(decoder.map_err(|error| damaged(uri, &error, 0))?)
+    let content = compression.reader(bytes);
+    spool.fill(content.map_err(|error| damaged(uri, &error, 0))?)
+}
+
+/// Returns the most bytes to which `bytes` may expand.
+fn limit_of(bytes: &SourceBytes) -> u64 {
+    let size = bytes.len() as u64;
+    FREE_BYTES.max(size.saturating_mul(MAX_EXPANSION))
+}
+
+/// Passes the content of `bytes` to `take`, piece by piece, if they are compressed: up to damage,
+/// or to the most to which they may expand.
+pub fn for_each_decompressed(bytes: &SourceBytes, take: &mut dyn FnMut(&[u8])) {
+    let reader = CompressedFormat::of(bytes).map(|format| format.reader(bytes));
+    let Some(Ok(reader)) = reader else { return };
+    let mut content = reader.take(limit_of(bytes));
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match content.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => take(buffer.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
         }
     }
 }
@@ -257,6 +283,25 @@ mod tests {
             time: None,
         };
         fetch_with(&source, options).await
+    }
+
+    #[test]
+    fn the_content_of_compressed_bytes_is_passed_on_up_to_damage() {
+        let content: Vec<u8> = LINE.repeat(100_000);
+        let read = |bytes: &[u8]| {
+            let mut found = Vec::new();
+            let bytes = SourceBytes::from(bytes.to_vec());
+            for_each_decompressed(&bytes, &mut |piece| found.extend_from_slice(piece));
+            found
+        };
+        for compressed in [gzip(&content), zstd(&content)] {
+            assert!(read(&compressed) == content);
+            let (half, _) = compressed.split_at(compressed.len() / 2);
+            let found = read(half);
+            assert!(content.starts_with(&found), "{} bytes", found.len());
+        }
+        assert_eq!(read(&content), b"");
+        assert_eq!(read(&GZIP_MAGIC), b"");
     }
 
     #[tokio::test]

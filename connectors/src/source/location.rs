@@ -49,6 +49,24 @@ pub struct Source {
     pub time: Option<i64>,
 }
 
+impl Source {
+    /// Returns the absolute path or the URI, which stays the same while the content changes. `None`
+    /// for a stream, and a path that isn't Unicode.
+    pub fn place(&self) -> Option<String> {
+        match &self.location {
+            SourceLocation::File(path) => {
+                let path = std::path::absolute(path).ok()?;
+                Some(path.to_str()?.to_owned())
+            }
+            #[cfg(feature = "object-store")]
+            SourceLocation::Object { .. } => Some(self.uri.clone()),
+            SourceLocation::Stream(_) | SourceLocation::Stdin | SourceLocation::NotRead { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// `*` doesn't match `/`, `**` does.
 pub(super) const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,

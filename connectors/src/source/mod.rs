@@ -33,6 +33,7 @@ mod resident_limit;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
+pub use decompress::for_each_decompressed;
 pub use discover::{discover, discover_all};
 pub use fetch::{fetch, fetch_stored, fetch_with};
 pub use kind::{SourceKind, UnknownKind};

@@ -18,7 +18,7 @@ pub struct SourceReference {
     path: Option<String>,
     /// As [`Source::length`].
     pub length: Option<u64>,
-    /// As [`Source::modified`].
+    /// As [`Source::time`].
     time: Option<i64>,
 }
 

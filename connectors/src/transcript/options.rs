@@ -3,6 +3,7 @@
 use gristmill_schemas::message::Timestamp;
 
 use super::content_folder::ContentFolder;
+use super::line::Line;
 use super::sighting_index::SightingIndex;
 
 /// How a transcript is read.
@@ -10,6 +11,9 @@ use super::sighting_index::SightingIndex;
 pub struct ReadOptions<'o> {
     /// Time of messages without a recorded time: that of the file.
     pub fallback: Timestamp,
+    /// Beginnings of the file that were read before, in that order. Their lines keep the time that
+    /// they had then.
+    pub known_prefixes: &'o [KnownPrefix],
     /// Provider of exchange lines that don't name one.
     pub provider: Option<&'o str>,
     /// Namespace of the grains.
@@ -27,6 +31,15 @@ pub struct ReadOptions<'o> {
     pub linked: Option<LinkedFile<'o>>,
 }
 
+/// The beginning of a file that was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownPrefix {
+    /// Its length, in bytes. It consists of complete lines, or is the whole file.
+    pub length: u64,
+    /// The time that messages without a recorded time had.
+    pub time: Timestamp,
+}
+
 /// One of several files of traffic that are read together, because a conversation may be spread
 /// over them.
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +50,32 @@ pub struct LinkedFile<'t> {
     pub file: u32,
 }
 
+impl ReadOptions<'_> {
+    /// Returns the time of messages without a recorded time in `line`. Entries of documents, which
+    /// have an empty range, have that of the file.
+    pub(crate) fn time_of(&self, line: &Line) -> Timestamp {
+        let has_line = |prefix: &&KnownPrefix| {
+            !line.range.is_empty() && line.range.end as u64 <= prefix.length
+        };
+        let first = self.known_prefixes.iter().find(has_line);
+        first.map_or(self.fallback, |prefix| prefix.time)
+    }
+
+    /// Returns options for lines whose ranges aren't those of the file.
+    #[must_use]
+    pub(crate) fn without_ranges(self) -> Self {
+        ReadOptions {
+            known_prefixes: &[],
+            ..self
+        }
+    }
+}
+
 impl Default for ReadOptions<'_> {
     fn default() -> Self {
         ReadOptions {
             fallback: Timestamp::from_micros(0),
+            known_prefixes: &[],
             provider: None,
             namespace: None,
             threads: 0,

@@ -10,8 +10,8 @@ use super::{memory, sqlite};
 
 /// Parses a transcript that isn't provider traffic and passes its parts to `emit`.
 ///
-/// Messages without a time get [`ReadOptions::fallback`]. Kinds of provider traffic produce
-/// nothing; [`super::exchange`] reads them.
+/// Messages without a time get that of their line in the `options`. Kinds of provider traffic
+/// produce nothing; [`super::exchange`] reads them.
 pub fn parse(
     bytes: &[u8],
     kind: TranscriptKind,
@@ -21,9 +21,12 @@ pub fn parse(
     use TranscriptKind::{ClaudeCode, Cmf, Codex, GrainLines, Messages};
     let by_line = matches!(kind, Messages | Cmf | GrainLines | ClaudeCode | Codex);
     match by_line.then(|| document_lines(bytes)).flatten() {
-        Some(lines) => parse_entries(lines.as_bytes(), kind, options, &mut |part| {
-            emit(part.without_ranges())
-        }),
+        Some(lines) => {
+            let options = options.without_ranges();
+            parse_entries(lines.as_bytes(), kind, options, &mut |part| {
+                emit(part.without_ranges())
+            });
+        }
         None => parse_entries(bytes, kind, options, emit),
     }
 }
@@ -36,13 +39,12 @@ fn parse_entries(
     emit: &mut dyn FnMut(ParsedPart),
 ) {
     use TranscriptKind::{ClaudeCode, Cmf, Codex, GrainLines, Messages};
-    let time = options.fallback;
     match kind {
         Messages => emit(message_lines::canonical_lines(bytes)),
-        Cmf => emit(message_lines::cmf_lines(bytes, time)),
+        Cmf => emit(message_lines::cmf_lines(bytes, options)),
         GrainLines => emit(message_lines::event_lines(bytes)),
-        ClaudeCode => emit(claude_code::parse_session(bytes, time)),
-        Codex => emit(codex::parse_session(bytes, time)),
+        ClaudeCode => emit(claude_code::parse_session(bytes, options)),
+        Codex => emit(codex::parse_session(bytes, options)),
         TranscriptKind::Mcp => emit(mcp::parse_capture(bytes, options)),
         TranscriptKind::Mem0
         | TranscriptKind::Letta

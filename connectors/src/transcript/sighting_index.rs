@@ -196,6 +196,12 @@ impl SightingIndex {
             .map(Timestamp::from_micros)
     }
 
+    /// Returns true if a message has the time of its file.
+    pub fn has_file_times(&self) -> bool {
+        let mut messages = self.messages.values();
+        messages.any(|merged| merged.first_source == TimeSource::File)
+    }
+
     /// Returns the number of distinct messages.
     pub fn len(&self) -> usize {
         self.messages.len()

@@ -81,7 +81,7 @@ pub(super) enum RetryMode {
 /// A unit of admission: one linked source, or several sources hashed together.
 pub(super) enum AdmissionUnit {
     /// A source that is read together with others, with its place among them.
-    Linked(Source, ReadSlot),
+    Linked(Source, Box<ReadSlot>),
     /// Independent sources.
     Unlinked(Vec<Source>),
 }
@@ -94,7 +94,7 @@ pub(super) fn admission_units(
     let mut units = Vec::new();
     for (source, slot) in sources {
         match (slot, units.last_mut()) {
-            (Some(slot), _) => units.push(AdmissionUnit::Linked(source, slot)),
+            (Some(slot), _) => units.push(AdmissionUnit::Linked(source, Box::new(slot))),
             (None, Some(AdmissionUnit::Unlinked(others))) if others.len() < per_unit => {
                 others.push(source);
             }

@@ -15,6 +15,7 @@ use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_connectors::transcript::frame_spool::{
     FrameSpool, SpooledTranscript, spool_linked_file, spool_transcript,
 };
+use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::line::FaultCode;
@@ -22,11 +23,11 @@ use gristmill_connectors::transcript::options::{LinkedFile, ReadOptions};
 use gristmill_connectors::transcript::sighting_index::SightingIndex;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::message::Timestamp;
 
 use super::admission::{Admission, AdmissionUnit, RetryMode};
 use super::digests::SourceDigests;
-use super::linked_sources::ReadSlot;
+use super::file_times::FileTimes;
+use super::linked_sources::{FoundMessages, ReadSlot};
 use super::morsel::{AdmittedSource, SourceContent, TranscriptExtras};
 use super::refused_lines::RefusedLines;
 use super::sources::SourceInfo;
@@ -70,7 +71,7 @@ impl Admitter {
     pub(super) async fn admit(self, unit: AdmissionUnit) -> Result<Vec<Admission>> {
         let sources = match unit {
             AdmissionUnit::Linked(source, slot) => {
-                return Ok(vec![self.admit_linked(source, slot).await?]);
+                return Ok(vec![self.admit_linked(source, *slot).await?]);
             }
             AdmissionUnit::Unlinked(sources) => sources,
         };
@@ -86,7 +87,8 @@ impl Admitter {
         let ReadSlot {
             kind,
             digests,
-            has_messages,
+            times,
+            messages,
             tree,
             file,
             linker,
@@ -101,7 +103,8 @@ impl Admitter {
                 bytes,
                 kind,
                 digests,
-                has_messages,
+                times,
+                messages,
                 tree: &tree,
                 file,
                 is_last: next.is_none(),
@@ -213,7 +216,7 @@ impl Admitter {
     ) -> Result<Admission> {
         warn_of_write_ahead_log(&source, kind);
         let info = SourceInfo {
-            uri: source.uri,
+            uri: source.uri.clone(),
             id: Some(digests.id.clone()),
             kind: Some(kind),
             size: bytes.len() as u64,
@@ -229,13 +232,15 @@ impl Admitter {
             SourceKind::Frames => SourceContent::Frames(bytes),
             SourceKind::Blob => SourceContent::Blob(bytes),
             SourceKind::Transcript(kind) => {
-                let spooled = spool_transcript(&bytes, kind, self.options(source.time))?;
-                return Ok(accept_transcript(
+                let times = FileTimes::of(&source, &bytes, &self.ledger);
+                let options = times.in_options(self.options());
+                let spooled = spool_transcript(&bytes, kind, options)?;
+                return Ok(self.accept_transcript(
                     info,
                     spooled,
-                    bytes,
+                    (bytes, times),
                     (first, retry),
-                    false,
+                    FoundMessages::default(),
                 ));
             }
         };
@@ -265,14 +270,15 @@ impl Admitter {
             bytes,
             kind,
             digests,
-            has_messages,
+            times,
+            messages,
             tree,
             file,
             is_last,
         } = linked;
         let options = ReadOptions {
             linked: Some(LinkedFile { index: tree, file }),
-            ..self.options(source.time)
+            ..times.in_options(self.options())
         };
         let source_kind = SourceKind::Transcript(kind);
         let resume = self.resume_point(&digests.id, source_kind);
@@ -288,20 +294,62 @@ impl Admitter {
             return Ok(Admission::AlreadyIngested(info));
         }
         let retry = resume.map_or(RetryMode::No, |(_, retry)| retry);
-        Ok(accept_transcript(
-            info,
-            spooled,
-            bytes,
-            (0, retry),
-            has_messages,
-        ))
+        let file = (bytes, times);
+        Ok(self.accept_transcript(info, spooled, file, (0, retry), messages))
     }
 
-    fn options(&self, time: Option<i64>) -> ReadOptions<'_> {
-        let fallback = Timestamp::of_file(time);
+    /// Accepts a transcript whose grains were made of a file with these bytes and times. One
+    /// without grains and rejects is unsupported, unless it has `messages` whose grains other files
+    /// bring.
+    fn accept_transcript(
+        &self,
+        info: SourceInfo,
+        spooled: SpooledTranscript,
+        (bytes, times): (SourceBytes, FileTimes),
+        (first, retry): (u64, RetryMode),
+        messages: FoundMessages,
+    ) -> Admission {
+        if let Some(reason) = unsupported_reason(&info, &spooled, messages.any) {
+            return Admission::Unsupported { info, reason };
+        }
+        let SpooledTranscript {
+            frames,
+            counts,
+            faults,
+            supersessions,
+            states,
+            ..
+        } = spooled;
+        let has_file_time = messages.dated_by_file || may_have_file_time(info.kind, &counts);
+        let file_prefixes = match has_file_time {
+            true => times.to_record(&bytes, &self.ledger),
+            false => Vec::new(),
+        };
+        let extras = TranscriptExtras {
+            counts,
+            supersessions,
+            states,
+            file_prefixes,
+        };
+        let content = match frames {
+            FrameSpool::Open(frames) => SourceContent::Frames(frames),
+            FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
+        };
+        let source = Box::new(AdmittedSource {
+            has_messages: messages.any,
+            ..AdmittedSource::new(info, content, extras)
+        });
+        Admission::Accepted {
+            source,
+            refused: RefusedLines::new(faults, bytes),
+            first,
+            retry,
+        }
+    }
+
+    fn options(&self) -> ReadOptions<'_> {
         let sealed = self.spool.in_memory.is_some();
         ReadOptions {
-            fallback,
             threads: self.threads,
             sealed,
             content: self.content.as_deref(),
@@ -390,54 +438,14 @@ struct LinkedSource<'a> {
     bytes: SourceBytes,
     kind: TranscriptKind,
     digests: SourceDigests,
-    /// True if the first pass found a message in it.
-    has_messages: bool,
+    times: FileTimes,
+    /// What the first pass found in it.
+    messages: FoundMessages,
     /// What the first pass found in all linked files.
     tree: &'a SightingIndex,
     /// The number of this file among them.
     file: u32,
     is_last: bool,
-}
-
-/// Accepts a transcript whose grains were made of `bytes`. One without grains and rejects is
-/// unsupported, unless it `has_messages` whose grains other files bring.
-fn accept_transcript(
-    info: SourceInfo,
-    spooled: SpooledTranscript,
-    bytes: SourceBytes,
-    (first, retry): (u64, RetryMode),
-    has_messages: bool,
-) -> Admission {
-    if let Some(reason) = unsupported_reason(&info, &spooled, has_messages) {
-        return Admission::Unsupported { info, reason };
-    }
-    let SpooledTranscript {
-        frames,
-        counts,
-        faults,
-        supersessions,
-        states,
-        ..
-    } = spooled;
-    let extras = TranscriptExtras {
-        counts,
-        supersessions,
-        states,
-    };
-    let content = match frames {
-        FrameSpool::Open(frames) => SourceContent::Frames(frames),
-        FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
-    };
-    let source = Box::new(AdmittedSource {
-        has_messages,
-        ..AdmittedSource::new(info, content, extras)
-    });
-    Admission::Accepted {
-        source,
-        refused: RefusedLines::new(faults, bytes),
-        first,
-        retry,
-    }
 }
 
 /// Returns why a transcript without grains is unsupported. `None` if it has grains or messages, or
@@ -461,6 +469,14 @@ fn unsupported_reason(
         [only] if only.code == FaultCode::NotUnderstood => Some(only.message.to_string()),
         _ => None,
     }
+}
+
+/// Returns true if a transcript of `kind` may have grains with the time of its file. Of exchanges
+/// that no adapter reads, and of facts, that isn't counted.
+fn may_have_file_time(kind: Option<SourceKind>, counts: &GrainCounts) -> bool {
+    let is_grain = kind.is_some_and(holds_grains);
+    let uncounted = counts.opaque_exchanges + counts.other_grains;
+    counts.dated_by_file > 0 || !is_grain && uncounted > 0
 }
 
 /// Returns true if sources of `kind` hold grains, which are the same however often they are read.

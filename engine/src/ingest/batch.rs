@@ -11,12 +11,48 @@ use serde::{Deserialize, Serialize};
 
 use super::morsel::{AdmittedSource, Morsel};
 use super::sources::{FinishedSource, SourceInfo};
+use crate::lake::FilePrefix;
+use crate::segment::ROW_GROUP_ROWS;
 
 /// The size at which a batch is full.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLimits {
     pub(super) grains: usize,
     pub(super) bytes: usize,
+    /// Sources that it reads, and unread ones that it lists.
+    pub(super) sources: usize,
+}
+
+impl BatchLimits {
+    /// Returns the limits of batches with so many `bytes`. If the lake is encrypted, most sources
+    /// are files that stay open.
+    pub(super) fn of_bytes(bytes: usize, is_encrypted: bool) -> BatchLimits {
+        let sources = match is_encrypted {
+            true => SOURCES.min(open_files() / OPEN_SHARE).max(1),
+            false => SOURCES,
+        };
+        BatchLimits {
+            grains: SEGMENT_GRAINS,
+            bytes,
+            sources,
+        }
+    }
+}
+
+/// Maximum number of grains of a segment.
+const SEGMENT_GRAINS: usize = 8 * ROW_GROUP_ROWS;
+
+/// Part of the files that the process may have open for the sources of a batch, one in so many: up
+/// to three batches exist at a time, and other files are open, too.
+const OPEN_SHARE: usize = 8;
+
+/// Returns how many files the process may have open.
+fn open_files() -> usize {
+    #[cfg(unix)]
+    if let Ok((files, _)) = rlimit::getrlimit(rlimit::Resource::NOFILE) {
+        return usize::try_from(files).unwrap_or(usize::MAX);
+    }
+    usize::MAX
 }
 
 /// Input that becomes one segment, and what else is committed with it. As a message it has no
@@ -49,6 +85,8 @@ pub(super) struct SourceProgress {
     pub(super) kind: Option<SourceKind>,
     /// The next grain to read, if the batch contains grains of it.
     pub(super) next: Option<u64>,
+    /// As [`TranscriptExtras::file_prefixes`](super::morsel::TranscriptExtras::file_prefixes).
+    pub(super) file_prefixes: Vec<FilePrefix>,
 }
 
 /// Maximum number of sources that a batch reads, and of unread ones that it lists. Each may be two
@@ -66,7 +104,7 @@ impl IngestBatch {
     /// Returns how many grains still fit; 0 if the batch is full.
     pub(super) fn room(&self, limits: BatchLimits) -> usize {
         let sources = self.listed.len().max(self.progress.len());
-        if self.bytes >= limits.bytes || sources >= SOURCES {
+        if self.bytes >= limits.bytes || sources >= limits.sources {
             0
         } else {
             limits.grains.saturating_sub(self.grains)
@@ -129,6 +167,7 @@ impl IngestBatch {
                     source_id: source.id.clone(),
                     kind: source.info.kind,
                     next: None,
+                    file_prefixes: source.extras.file_prefixes.clone(),
                 };
                 change(&mut reached);
                 self.progress.push(reached);

@@ -21,7 +21,8 @@ use super::run::{COMMIT_ATTEMPTS, IngestRun, overtaken};
 use super::sources::SourceUpdates;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
-    AddressCatalog, Change, KnownAddresses, LedgerEntry, ReadPosition, Segment, transaction_name,
+    AddressCatalog, Change, FilePrefix, KnownAddresses, LedgerEntry, ReadPosition, Segment,
+    transaction_name,
 };
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -139,7 +140,7 @@ impl IngestRun<'_> {
         let mut change = Change {
             changes_rows: true,
             ingested_at: Some(self.now),
-            progress: self.ledger_entries(&updates),
+            transactions: self.transactions(batch, &updates),
             ..Change::default()
         };
         let (mut grains, mut added) = (0, None);
@@ -154,7 +155,7 @@ impl IngestRun<'_> {
             self.lake.grains.remove_uncommitted(&change).await;
             return Err(error);
         }
-        let version = match change.added.is_empty() && change.progress.is_empty() {
+        let version = match change.added.is_empty() && change.transactions.is_empty() {
             true => self.lake.grains.version(),
             false => self.lake.grains.commit(change, "ingest", 0).await?,
         };
@@ -181,15 +182,19 @@ impl IngestRun<'_> {
         self.register.append(self.lake, &rows).await
     }
 
-    /// Returns the entries of the ledger that a commit changes, as application transactions. The
+    /// Returns what the commit of `batch` changes in the ledger, as application transactions. The
     /// ledger keeps its entry of a source that is read again, so that a killed run doesn't make a
     /// complete source incomplete.
-    fn ledger_entries(&self, updates: &SourceUpdates) -> Vec<(String, i64)> {
-        updates
+    fn transactions(&self, batch: &IngestBatch, updates: &SourceUpdates) -> Vec<(String, i64)> {
+        let entries = updates
             .new_entries
             .iter()
             .filter(|(id, _)| !self.retried.keeps_entry(id))
-            .map(|(id, entry)| (transaction_name(id), entry.to_version()))
+            .map(|(id, entry)| (transaction_name(id), entry.to_version()));
+        let reached = batch.progress.iter();
+        let prefixes = reached.flat_map(|reached| &reached.file_prefixes);
+        entries
+            .chain(prefixes.map(FilePrefix::transaction))
             .collect()
     }
 
@@ -219,11 +224,11 @@ impl IngestRun<'_> {
             }
             .to_version()
         };
-        let progress = reached
+        let transactions = reached
             .map(|reached| (transaction_name(&reached.source_id), complete(reached.kind)))
             .collect();
         let change = Change {
-            progress,
+            transactions,
             ..Change::default()
         };
         let committed = self

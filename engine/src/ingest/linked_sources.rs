@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use gristmill_connectors::source::{Source, SourceKind, SourceLocation, SpoolOptions, fetch_with};
+use gristmill_connectors::source::{Source, SourceKind, SourceLocation, fetch_with};
 use gristmill_connectors::transcript::grain_output::index_sightings;
 use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 
 use super::admit::Admitter;
 use super::digests::SourceDigests;
+use super::file_times::FileTimes;
 use crate::error::{Context, Result};
 
 /// Files that are prefetched during a pass.
@@ -38,8 +39,9 @@ const MEMORY_SHARE: usize = 4;
 pub(super) struct ReadSlot {
     pub(super) kind: TranscriptKind,
     pub(super) digests: SourceDigests,
-    /// True if the first pass found a message in it.
-    pub(super) has_messages: bool,
+    pub(super) times: FileTimes,
+    /// What the first pass found in it.
+    pub(super) messages: FoundMessages,
     /// The messages that the first pass found in all files of the group.
     pub(super) tree: Arc<SightingIndex>,
     /// The number of this file in `tree`.
@@ -48,6 +50,15 @@ pub(super) struct ReadSlot {
     pub(super) linker: oneshot::Receiver<MessageLinker>,
     /// Sends the links to the next file; `None` for the last one.
     pub(super) next: Option<oneshot::Sender<MessageLinker>>,
+}
+
+/// What the first pass found in a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FoundMessages {
+    /// True if there are messages.
+    pub(super) any: bool,
+    /// True if some of them have the time of the file.
+    pub(super) dated_by_file: bool,
 }
 
 /// A file of traffic.
@@ -66,7 +77,8 @@ struct LinkedFile {
     begins: Timestamp,
     /// Its number in the index of messages.
     number: u32,
-    has_messages: bool,
+    times: FileTimes,
+    messages: FoundMessages,
 }
 
 /// Files that are read together.
@@ -192,26 +204,29 @@ async fn group(
     // be scanned in parallel.
     let scans = files.into_iter().enumerate().filter_map(|(number, file)| {
         let source = sources.get(file.index)?.clone();
-        let how = (admitter.threads, admitter.spool);
-        Some(scan(file, source, how, number as u32))
+        Some(scan(file, source, admitter.clone(), number as u32))
     });
     let mut scans = stream::iter(scans).buffered(AHEAD);
     let (mut groups, mut group) = (Vec::new(), LinkGroup::default());
     while let Some(scanned) = scans.next().await {
-        let Some((file, tree, number)) = scanned? else {
+        let Some((file, times, tree, number)) = scanned? else {
             continue;
         };
         if !group.files.is_empty() && group.tree.len() + tree.len() > max_messages {
             groups.push(std::mem::take(&mut group));
         }
         let begins = tree.earliest().unwrap_or(Timestamp::from_micros(i64::MAX));
-        let has_messages = !tree.is_empty();
+        let messages = FoundMessages {
+            any: !tree.is_empty(),
+            dated_by_file: tree.has_file_times(),
+        };
         group.tree.merge(tree);
         group.files.push(LinkedFile {
             file,
             begins,
             number,
-            has_messages,
+            times,
+            messages,
         });
     }
     groups.push(group);
@@ -221,21 +236,21 @@ async fn group(
 async fn scan(
     file: TrafficFile,
     source: Source,
-    (threads, spool): (usize, SpoolOptions),
+    admitter: Admitter,
     number: u32,
-) -> Result<Option<(TrafficFile, SightingIndex, u32)>> {
-    let Ok(bytes) = fetch_with(&source, spool).await else {
+) -> Result<Option<(TrafficFile, FileTimes, SightingIndex, u32)>> {
+    let Ok(bytes) = fetch_with(&source, admitter.spool).await else {
         return Ok(None);
     };
     let scan = move || {
+        let times = FileTimes::of(&source, &bytes, &admitter.ledger);
         let options = ReadOptions {
-            fallback: Timestamp::of_file(source.time),
-            threads,
-            ..ReadOptions::default()
+            threads: admitter.threads,
+            ..times.in_options(ReadOptions::default())
         };
         let tree = index_sightings(&bytes, file.kind, options, number);
         bytes.release(0..bytes.len());
-        Some((file, tree, number))
+        Some((file, times, tree, number))
     };
     tokio::task::spawn_blocking(scan)
         .await
@@ -291,7 +306,8 @@ fn slots(group: LinkGroup) -> impl Iterator<Item = (usize, ReadSlot)> {
         let slot = ReadSlot {
             kind,
             digests,
-            has_messages: linked.has_messages,
+            times: linked.times,
+            messages: linked.messages,
             tree: Arc::clone(&tree),
             file: linked.number,
             linker: std::mem::replace(&mut linker, following),

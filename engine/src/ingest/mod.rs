@@ -11,6 +11,7 @@
 //! | `run` | how do admitted sources become batches? |
 //! | `linked_sources` | which files of API traffic are read together, and in which order? |
 //! | `admission`, `admit`, `digests` | is this source new, whole, and of a supported kind? |
+//! | `file_times` | which time do messages without one of their own have? |
 //! | `morsel`, `batch` | how is a source cut into work for the cores, and what does a batch contain? |
 //! | `pipeline`, `jobs` | how do the steps of consecutive batches overlap? |
 //! | `prove` | what is the address of a grain, and is it a valid grain? |
@@ -62,6 +63,7 @@ mod commit;
 mod deferred_jobs;
 pub(crate) mod device_profile;
 pub(crate) mod digests;
+mod file_times;
 pub(crate) mod grain_row;
 mod held_versions;
 mod jobs;

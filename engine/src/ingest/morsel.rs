@@ -12,7 +12,9 @@ use gristmill_schemas::container::{Container, GrainFrame, IndexState, next_frame
 use gristmill_schemas::error::GrainError;
 
 use super::sources::SourceInfo;
-use crate::lake::{MAX_DAMAGE_BYTES, RejectBytes, RejectContext, RejectPosition, RejectReason};
+use crate::lake::{
+    FilePrefix, MAX_DAMAGE_BYTES, RejectBytes, RejectContext, RejectPosition, RejectReason,
+};
 
 /// Maximum number of grains of a morsel.
 const MORSEL_GRAINS: usize = 8_192;
@@ -47,6 +49,8 @@ pub(crate) struct TranscriptExtras {
     pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
     /// The other lifecycle state of grains, which is judged as that of a manifest.
     pub(crate) states: Vec<(ContentAddress, IndexState)>,
+    /// What is recorded of the file, if messages may have its time.
+    pub(crate) file_prefixes: Vec<FilePrefix>,
 }
 
 /// The grains of a source.

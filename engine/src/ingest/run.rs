@@ -42,9 +42,6 @@ use crate::progress::{WorkPhase, WorkProgress};
 /// allows no plain temporary file.
 const HELD_SHARE: usize = 4;
 
-/// Maximum number of grains of a segment.
-const SEGMENT_GRAINS: usize = 8 * crate::segment::ROW_GROUP_ROWS;
-
 /// Sources that are fetched and admitted ahead of the one that is read.
 const AHEAD: usize = 4;
 
@@ -121,6 +118,7 @@ impl<'l> IngestRun<'l> {
         lake.refresh().await?;
         let known = AddressCatalog::load(lake).await?;
         let keys = lake.keys_to_write()?;
+        let limits = BatchLimits::of_bytes(options.batch_bytes(), lake.is_encrypted());
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads)
             .thread_name(|number| format!("ingest-{number}"))
@@ -147,10 +145,7 @@ impl<'l> IngestRun<'l> {
             batch: IngestBatch::default(),
             writing: None,
             prepared: None,
-            limits: BatchLimits {
-                grains: SEGMENT_GRAINS,
-                bytes: options.batch_bytes(),
-            },
+            limits,
             now,
             register,
             report,
@@ -426,8 +421,8 @@ fn warn_about(counts: &GrainCounts) {
             dated_by_file,
             messages,
             "messages without a time of their own have the time of their file; `time_source` marks \
-             them, and no latency is computed from it. A copy of the file with a later time brings \
-             them again as other messages"
+             them, and no latency is computed from it. They keep it in a longer file at the same \
+             place; a copy at another place brings them again"
         );
     }
 }

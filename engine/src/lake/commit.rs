@@ -215,7 +215,7 @@ impl Table {
         let transaction = |(source, version): &(String, i64)| {
             Transaction::new_with_last_update(source.clone(), *version, Some(now))
         };
-        let transactions = change.progress.iter().map(transaction).collect();
+        let transactions = change.transactions.iter().map(transaction).collect();
         let mut info = change.info.clone();
         info.insert(OPERATION.to_owned(), Value::from(operation));
         info.insert(SEALED.to_owned(), self.earlier_commit_digests().await?);
@@ -415,6 +415,15 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
         DeltaTableError::VersionAlreadyExists(_) | DeltaTableError::InvalidVersion(_) => {
             EngineError::Conflict(error.to_string())
         }
+        // The kernel passes on no more than the text.
+        DeltaTableError::KernelError(cause) if is_lost_entry(&cause.to_string()) => {
+            EngineError::Conflict(error.to_string())
+        }
         _ => delta_error("can't commit to the log", table)(error),
     }
+}
+
+/// Returns true if `message` is about an entry of a log that isn't there.
+fn is_lost_entry(message: &str) -> bool {
+    message.contains("not found") && message.contains("/_delta_log/")
 }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, AsArray, StructArray};
+use arrow::array::{Array, AsArray, StructArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::file_prefixes::FilePrefixes;
 use super::log::LogFile;
 use super::table::Table;
 use crate::decoder_panic::caught;
@@ -86,6 +87,8 @@ const LOADS: usize = 3;
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     sources: HashMap<String, LedgerEntry>,
+    /// What was read of files whose messages have the time of the file.
+    file_prefixes: FilePrefixes,
 }
 
 impl Ledger {
@@ -151,6 +154,11 @@ impl Ledger {
         self.sources.get(source_id).copied()
     }
 
+    /// Returns what was read of files whose messages have the time of the file.
+    pub(crate) fn file_prefixes(&self) -> &FilePrefixes {
+        &self.file_prefixes
+    }
+
     /// Returns the sources and how far each was read, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, ReadPosition)> {
         self.sources
@@ -158,10 +166,13 @@ impl Ledger {
             .map(|(source, taken)| (&**source, taken.progress))
     }
 
-    fn note(&mut self, name: &str, version: i64) {
+    /// Adds an application transaction, which was `updated` so many milliseconds after 1970.
+    fn note(&mut self, name: &str, version: i64, updated: Option<i64>) {
         if let Some(source) = name.strip_prefix(NAME_PREFIX) {
             self.sources
                 .insert(source.to_owned(), LedgerEntry::from_version(version));
+        } else {
+            self.file_prefixes.note(name, version, updated);
         }
     }
 
@@ -174,7 +185,12 @@ impl Ledger {
             let action: LogLine =
                 serde_json::from_slice(line).file("can't read the commit", path.to_string())?;
             if let Some(transaction) = action.txn {
-                self.note(&transaction.app_id, transaction.version);
+                let LogTransaction {
+                    app_id,
+                    version,
+                    last_updated,
+                } = transaction;
+                self.note(&app_id, version, last_updated);
             }
         }
         Ok(())
@@ -214,15 +230,20 @@ impl Ledger {
         // The writer of the checkpoint chose the Arrow types.
         let names = cast(names, &DataType::Utf8)?;
         let versions = cast(versions, &DataType::Int64)?;
+        let updated = match transactions.column_by_name("lastUpdated") {
+            Some(updated) => cast(updated, &DataType::Int64)?,
+            None => new_null_array(&DataType::Int64, transactions.len()),
+        };
         let entries = names
             .as_string::<i32>()
             .iter()
-            .zip(versions.as_primitive::<Int64Type>());
-        for (row, (name, version)) in entries.enumerate() {
+            .zip(versions.as_primitive::<Int64Type>())
+            .zip(updated.as_primitive::<Int64Type>());
+        for (row, ((name, version), updated)) in entries.enumerate() {
             if let (Some(name), Some(version)) =
                 (name.filter(|_| transactions.is_valid(row)), version)
             {
-                self.note(name, version);
+                self.note(name, version, updated);
             }
         }
         Ok(())
@@ -252,6 +273,7 @@ struct LogLine {
 struct LogTransaction {
     app_id: String,
     version: i64,
+    last_updated: Option<i64>,
 }
 
 #[cfg(test)]
@@ -269,7 +291,7 @@ mod tests {
         let place = folder.path().display().to_string();
         let mut lake = Lake::open_or_create(&place).await.unwrap();
         let read = |source: &str| Change {
-            progress: vec![(transaction_name(source), 7)],
+            transactions: vec![(transaction_name(source), 7)],
             ..Change::default()
         };
         lake.grains.commit(read("a"), "test", 0).await.unwrap();

@@ -35,6 +35,7 @@
 //! | `accept` | how is a lake that lost something declared sound again? |
 //! | `upgrade` | how is a lake of an earlier format converted? |
 //! | `ledger` | which sources were ingested, and how far? |
+//! | `file_prefixes` | which lines of files had which time? |
 //! | `known_addresses` | which grains does the lake contain? |
 //! | `address_indexes` | how is a pass made over all addresses of the lake? |
 //! | `address_catalog` | in which segments may the grains of a batch be? |
@@ -76,6 +77,7 @@ mod edit;
 mod empty_location;
 mod encryption;
 mod file_actions;
+mod file_prefixes;
 mod former_addresses;
 mod heads;
 mod known_addresses;
@@ -124,8 +126,9 @@ pub(crate) use conditional_put::{read_with_version, replace_unchanged, replace_v
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
+pub(crate) use file_prefixes::{FilePlace, FilePrefix};
 pub(crate) use former_addresses::FormerAddresses;
-pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
+pub(crate) use heads::{ACCEPT, CheckpointHead, HEADS, Heads, TableHead};
 pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;
 pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};

@@ -107,8 +107,8 @@ pub struct Change {
     /// When the run began that adds grains, as in their column `ingested_at`. `None` if other rows
     /// are added.
     pub ingested_at: Option<i64>,
-    /// How far each source was read: `(source id, progress)`, stored as application transactions.
-    pub progress: Vec<(String, i64)>,
+    /// Changes of the ledger, as names and versions of application transactions.
+    pub transactions: Vec<(String, i64)>,
     /// Additional information of the commit.
     pub info: serde_json::Map<String, Value>,
 }

@@ -202,7 +202,7 @@ async fn a_source_that_only_the_log_names_as_ingested_is_reported() {
     // As somebody does who wants ingest to skip a source that isn't in the lake.
     let source = blake3::hash(b"a source").to_hex().to_string();
     let change = Change {
-        progress: vec![(transaction_name(&source), i64::MAX)],
+        transactions: vec![(transaction_name(&source), i64::MAX)],
         ..Change::default()
     };
     let mut lake = lab.lake().await;

@@ -230,7 +230,8 @@ impl<'s> ChunkScanner<'s> {
         let adapter = match match_adapter(&exchange) {
             AdapterMatch::Matched(adapter) => adapter,
             AdapterMatch::Opaque(reason) => {
-                let opaque = OpaqueExchange::new(&exchange, &json, reason, self.options.fallback);
+                let time = self.options.time_of(line);
+                let opaque = OpaqueExchange::new(&exchange, &json, reason, time);
                 return speculation.map(|speculation| {
                     SpeculativeLine::certain(speculation.mapper.map(ExchangeItem::Opaque(opaque)))
                 });
@@ -271,7 +272,7 @@ impl<'s> ChunkScanner<'s> {
             // Its position isn't known yet, but others may continue its response.
             self.deferred.push(line.line.clone());
         } else {
-            let time = exchange.time(created_at, self.options.fallback);
+            let time = exchange.time(created_at, self.options.time_of(line.line));
             self.index
                 .record(&sightings, time, line.digest, line.location);
         }
@@ -295,7 +296,7 @@ impl<'s> ChunkScanner<'s> {
             Some(_) => None,
             None => answered_at(adapter, exchange),
         };
-        let time = exchange.time(created_at, self.options.fallback);
+        let time = exchange.time(created_at, self.options.time_of(line.line));
         let (speculative, summary) =
             self.map_preferred((adapter, exchange, json), (line, time), speculation);
         self.record_answer(summary.answer_id, line);
@@ -363,7 +364,7 @@ fn record_deferred_line(file: IndexedFile<'_>, line: &Line, into: &mut SightingI
     let mut conversation = Conversation::new(&name);
     file.replay_history(adapter, &exchange, (&mut conversation, &name), &context);
     let scanned = scan_exchange(adapter, &exchange, &mut conversation, &context);
-    let time = exchange.time(scanned.created_at, file.options.fallback);
+    let time = exchange.time(scanned.created_at, file.options.time_of(line));
     let line = DigestedLine::new(file.bytes, line, file.file);
     into.record(&scanned.sightings, time, line.digest, line.location);
 }

@@ -112,7 +112,7 @@ fn read_line<'b, T>(
     let Some(exchange) = Exchange::from_json_or_detect(&json, file.options.provider) else {
         return LineOutcome::Fault(line.fault(FaultCode::Shape, NOT_AN_EXCHANGE));
     };
-    let fallback = file.options.fallback;
+    let fallback = file.options.time_of(line);
     let map_opaque = |json: &Json, reason: &str| {
         let opaque = OpaqueExchange::new(&exchange, json, reason, fallback);
         mapper.map(ExchangeItem::Opaque(opaque))

@@ -112,7 +112,7 @@ pub fn grains_of_transcript(
             .into_iter()
             .for_each(|fault| emit(GrainOutput::Fault(fault)));
         let lines = normalized.lines.as_bytes();
-        return grains_of_exchanges(lines, options, &mut |output| {
+        return grains_of_exchanges(lines, options.without_ranges(), &mut |output| {
             emit_with_range(output, &normalized, emit)
         });
     }
@@ -204,7 +204,10 @@ pub fn index_sightings(
     file: u32,
 ) -> SightingIndex {
     match normalize(bytes, kind) {
-        Some(normalized) => index_exchanges(normalized.lines.as_bytes(), options, file),
+        Some(normalized) => {
+            let lines = normalized.lines.as_bytes();
+            index_exchanges(lines, options.without_ranges(), file)
+        }
         None => index_exchanges(bytes, options, file),
     }
 }
@@ -228,7 +231,7 @@ pub fn grains_of_linked_file(
                 .filter(|_| !linker.is_ingested);
             faults.for_each(|fault| emit(GrainOutput::Fault(fault)));
             let lines = normalized.lines.as_bytes();
-            link_exchanges(lines, options, linker, &mut |output| {
+            link_exchanges(lines, options.without_ranges(), linker, &mut |output| {
                 emit_with_range(output, &normalized, emit)
             });
         }

@@ -17,6 +17,7 @@ use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::transcript::line::{FaultCode, Line, lines};
 use crate::transcript::message_placer::MessagePlacer;
+use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 
 /// Parses canonical messages, one per line.
@@ -34,12 +35,13 @@ pub(crate) fn canonical_lines(bytes: &[u8]) -> ParsedPart {
 /// Parses CMF messages, one per line, with their extensions inside the message or next to it.
 ///
 /// A message whose extensions name no session is in a session that is derived from the first such
-/// message; one without a time gets `time`.
-pub(crate) fn cmf_lines(bytes: &[u8], time: Timestamp) -> ParsedPart {
+/// message; one without a time gets that of its line in the `options`.
+pub(crate) fn cmf_lines(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut placer = MessagePlacer::default();
     let mut file = PositionTracker::new("cmf");
     let mut file_session = None;
     parse_lines(bytes, |json, line| {
+        let time = options.time_of(line);
         let message = cmf_message(json, &mut file, &mut file_session, time)?;
         Ok(Some(placer.place_in_session(message, line.clone())))
     })
@@ -238,9 +240,13 @@ mod tests {
     fn cmf_messages_without_identity_get_ids_and_a_common_session() {
         let text = r#"{"role":"user","content":[{"content_type":"text","text":"hi"}]}
             {"message":{"role":"assistant","content":[]},"extensions":{"agent":{"session_id":"s"}}}"#;
+        let options = ReadOptions {
+            fallback: Timestamp::from_seconds(5),
+            ..ReadOptions::default()
+        };
         let ParsedPart {
             messages, faults, ..
-        } = cmf_lines(text.as_bytes(), Timestamp::from_seconds(5));
+        } = cmf_lines(text.as_bytes(), options);
         assert!(faults.is_empty(), "{faults:?}");
         assert!(messages[0].message.session_id.starts_with("sess_"));
         assert_eq!(

@@ -2,6 +2,7 @@
 //! and a stored session continues with another provider.
 
 mod exports;
+mod file_times;
 mod rejects;
 mod stored_once;
 

@@ -264,32 +264,3 @@ fn messages_without_a_time_are_stored_whatever_the_time_of_their_file() {
         assert!(out.contains(&format!("in {year}")), "{year}: {out}");
     }
 }
-
-#[test]
-fn a_log_without_times_that_grew_adds_what_is_new() {
-    let here = tempfile::tempdir().unwrap();
-    let path = here.path().join("log.jsonl");
-    let line = |session: &str| {
-        format!(
-            r#"{{"provider":"openai","endpoint":"chat","session_id":"{session}","request":{{"messages":[{{"role":"user","content":"hi"}}]}}}}"#
-        ) + "\n"
-    };
-    std::fs::write(&path, line("a")).unwrap();
-    if std::fs::metadata(&path).unwrap().created().is_err() {
-        eprintln!("skipped: the file system has no times of creation");
-        return;
-    }
-    let counts = |out: &str| {
-        let report: serde_json::Value = serde_json::from_str(out).unwrap();
-        ["grains_written", "duplicates"].map(|name| report[name].as_u64().unwrap())
-    };
-    let ingest = ["ingest", "log.jsonl", "--no-indexes", "--format", "json"];
-    let (_, out, err) = run(here.path(), &ingest);
-    assert_eq!(counts(&out), [1, 0], "{err}");
-    let mut file = std::fs::File::options().append(true).open(&path).unwrap();
-    std::io::Write::write_all(&mut file, line("b").as_bytes()).unwrap();
-    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3_600))
-        .unwrap();
-    let (_, out, err) = run(here.path(), &ingest);
-    assert_eq!(counts(&out), [1, 1], "{err}");
-}

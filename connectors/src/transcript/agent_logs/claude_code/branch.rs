@@ -3,10 +3,11 @@
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
-use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp, model_id};
+use gristmill_schemas::message::{Message, MessageStatus, Role, model_id};
 
 use super::merged_answer::MergedMessage;
 use crate::transcript::line::{FaultCode, Line};
+use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::adapter::Adapter;
 use crate::wire::anthropic;
@@ -54,18 +55,20 @@ impl Branch {
         self.last = point.last;
     }
 
-    /// Appends a message. It gets `default_time` if it has none. A message that the adapter doesn't
+    /// Appends a message. One without a time gets that of its line in the
+    /// `options`. A message that the adapter doesn't
     /// read is a fault.
     pub(super) fn read(
         &mut self,
         merged: MergedMessage,
-        default_time: Timestamp,
+        options: ReadOptions<'_>,
         part: &mut ParsedPart,
     ) {
         let session = merged.session.as_str();
+        let time = merged.time.unwrap_or_else(|| options.time_of(&merged.line));
         let context = ReadContext {
             session: (!session.is_empty()).then_some(session),
-            ..ReadContext::at(merged.time.unwrap_or(default_time))
+            ..ReadContext::at(time)
         };
         let json = Json::Object(merged.message);
         let is_own_text = json.get("model").and_then(Json::as_str) == Some(PLACEHOLDER_MODEL);

@@ -29,17 +29,17 @@ mod session_tree;
 mod tests;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Timestamp;
 
 use self::log_line::{StreamTails, message_of_line, queued_message};
 use self::session_tree::SessionTree;
 use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
 use crate::transcript::kind::TranscriptKind;
 use crate::transcript::line::{FaultCode, lines};
+use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::ParsedPart;
 
-/// Parses a session file. Lines without a time get `time`.
-pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
+/// Parses a session file. Lines without a time get the one in the `options`.
+pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut part = ParsedPart::default();
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
     for line in lines(bytes) {
@@ -67,7 +67,7 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
             Err(fault) => part.faults.push(fault),
         }
     }
-    tree.read_branches(time, &mut part);
+    tree.read_branches(options, &mut part);
     part.messages.sort_by_key(|placed| placed.line.number);
     part
 }

@@ -4,11 +4,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use gristmill_schemas::message::Timestamp;
-
 use super::branch::Branch;
 use super::log_line::LogLine;
 use super::merged_answer::{AnswerParts, MergedMessage};
+use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::ParsedPart;
 
 /// The lines of a file, linked by their parents. A file may hold several trees.
@@ -55,11 +54,11 @@ impl SessionTree {
     }
 
     /// Reads the messages of all branches.
-    pub(super) fn read_branches(mut self, time: Timestamp, part: &mut ParsedPart) {
+    pub(super) fn read_branches(mut self, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut visited = Visited::default();
         for start in self.link() {
             if !visited.lines.contains(&start) {
-                self.read_subtree(start, &mut visited, time, part);
+                self.read_subtree(start, &mut visited, options, part);
             }
         }
     }
@@ -71,7 +70,7 @@ impl SessionTree {
         &mut self,
         start: String,
         visited: &mut Visited,
-        time: Timestamp,
+        options: ReadOptions<'_>,
         part: &mut ParsedPart,
     ) {
         let session = self
@@ -90,7 +89,7 @@ impl SessionTree {
                 message.is_counted |= message
                     .answer_id()
                     .is_some_and(|id| !visited.answers.insert(id));
-                branch.read(message, time, part);
+                branch.read(message, options, part);
             }
             let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
             next.retain(|uuid| !visited.lines.contains(uuid));

@@ -1,5 +1,5 @@
 use gristmill_schemas::message::request::StopReason;
-use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
+use gristmill_schemas::message::{MessageStatus, Role};
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn the_lines_of_an_answer_are_one_message_and_its_usage_counts_once() {
     ];
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(faults.is_empty());
     let roles: Vec<_> = messages
         .iter()
@@ -107,7 +107,7 @@ fn results_between_the_lines_of_an_answer_follow_it() {
     ];
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(faults.is_empty());
     let roles: Vec<_> = messages
         .iter()
@@ -165,7 +165,7 @@ fn a_line_of_stream_json_follows_the_previous_one_of_its_stream() {
     ];
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(
         faults.is_empty()
             && messages
@@ -199,7 +199,7 @@ fn an_api_error_is_an_error_message_without_a_model() {
     ];
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(faults.is_empty());
     let outcomes: Vec<_> = messages
         .iter()
@@ -228,7 +228,7 @@ fn a_text_by_claude_code_has_neither_a_model_nor_usage() {
         line("a", "", "user", &user("hi")),
         line("b", "a", "assistant", &own),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     let last = part.messages.last().unwrap();
     assert_eq!(last.message.text(), "No response requested.");
     let metadata = &last.message.metadata;
@@ -247,7 +247,7 @@ fn siblings_are_branches_and_cycles_end() {
     ];
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert_eq!((messages.len(), faults.len()), (5, 0));
     assert_eq!(
         (messages[1].parent, messages[2].parent),
@@ -269,7 +269,7 @@ fn a_message_without_an_id_is_a_fault_and_other_lines_without_one_are_skipped() 
         ),
         line("a", "", "user", &user("hi")),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     let faults = part
         .faults
         .iter()
@@ -288,7 +288,7 @@ fn a_message_that_is_no_object_or_repeats_an_id_is_a_fault_unless_it_is_the_same
         line("b", "a", "user", &user("second")),
         r#"{"type":"progress","uuid":"b","parentUuid":"a","data":{}}"#.to_owned(),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     let faults = part.faults.iter();
     let faults = faults.map(|fault| (fault.number, &*fault.message));
     assert_eq!(
@@ -311,7 +311,7 @@ fn a_line_whose_message_is_null_only_links_to_its_parent() {
         r#"{"type":"user","sessionId":"s","message":null}"#.to_owned(),
         r#"{"type":"user","session_id":"s","message":null}"#.to_owned(),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(part.faults.is_empty());
     let [first, second] = &part.messages[..] else {
         panic!("{:?}", part.messages)
@@ -339,7 +339,7 @@ fn a_prompt_that_waited_is_a_message_of_the_user() {
         line("e", "q", "user", &user("go on")),
         format!(r#"{{"type":"attachment","attachment":{queued}}}"#),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     let faults = part.faults.iter().map(|fault| fault.number);
     assert_eq!(faults.collect::<Vec<_>>(), [8]);
     let [_, _, result, queued, last] = &part.messages[..] else {
@@ -367,7 +367,7 @@ fn the_messages_that_a_fork_has_copied_have_no_usage() {
         line("c", "b", "user", &user("really?")),
         line("d", "c", "assistant", &own),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert!(part.faults.is_empty());
     let usage = part.messages.iter().map(|placed| placed.usage.is_some());
     assert_eq!(usage.collect::<Vec<_>>(), [false, false, false, true]);
@@ -401,7 +401,7 @@ fn forks_after_many_calls_take_no_copies_of_the_calls_before_them() {
     // With a copy for each fork this takes minutes, and tens of gigabytes.
     const TURNS: usize = 20_000;
     let text = session_of_calls(TURNS, true);
-    let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.as_bytes(), ReadOptions::default());
     assert_eq!((part.messages.len(), part.faults.len()), (3 * TURNS + 1, 0));
 }
 
@@ -409,7 +409,7 @@ fn forks_after_many_calls_take_no_copies_of_the_calls_before_them() {
 fn the_messages_between_forks_are_those_of_a_session_without_forks() {
     let parsed = |is_forked| {
         let text = session_of_calls(100, is_forked);
-        let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+        let part = parse_session(text.as_bytes(), ReadOptions::default());
         part.messages
             .into_iter()
             .map(|placed| (placed.position, placed.parent, placed.message))
@@ -438,7 +438,7 @@ fn a_line_of_another_kind_or_without_its_message_is_a_fault() {
         r#"{"type":"user","messge":{"role":"user","content":"hi"}}"#.to_owned(),
         r#"{"note":"hi"}"#.to_owned(),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert_eq!(part.messages.len(), 1);
     let faults: Vec<u64> = part.faults.iter().map(|fault| fault.number).collect();
     assert_eq!(faults, [4, 5, 6, 7, 8]);

@@ -33,6 +33,7 @@ use self::exec_items::response_items;
 use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
 use crate::transcript::kind::TranscriptKind;
 use crate::transcript::line::{FaultCode, Line, lines};
+use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::read_request;
@@ -132,8 +133,8 @@ impl Sessions {
     }
 }
 
-/// Parses a session file. Lines without a time get `time`.
-pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
+/// Parses a session file. Lines without a time get the one in the `options`.
+pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut part = ParsedPart::default();
     let mut sessions = Sessions::default();
     for line in lines(bytes) {
@@ -152,7 +153,7 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     }
     let rollouts = sessions.rollouts.into_iter();
     part.messages = rollouts
-        .flat_map(|rollout| rollout.into_messages(time))
+        .flat_map(|rollout| rollout.into_messages(options))
         .collect();
     part.messages.sort_by_key(|placed| placed.line.number);
     part
@@ -261,7 +262,7 @@ impl Rollout {
     }
 
     /// Returns the messages of the session.
-    fn into_messages(self, time: Timestamp) -> Vec<PlacedMessage> {
+    fn into_messages(self, options: ReadOptions<'_>) -> Vec<PlacedMessage> {
         let mut conversation = Conversation::new(self.id.as_deref().unwrap_or_default());
         // Each with the index of its first item.
         let mut messages: Vec<(usize, PlacedMessage)> = Vec::new();
@@ -270,7 +271,7 @@ impl Rollout {
             let group = &self.items[start..end];
             let Some(first) = group.first() else { continue };
             let has_failed = group.iter().any(ResponseItem::is_failed_turn);
-            for (mut message, position) in self.read_group(group, &mut conversation, time) {
+            for (mut message, position) in self.read_group(group, &mut conversation, options) {
                 self.set_metadata(&mut message, first, has_failed);
                 let placed = PlacedMessage {
                     position,
@@ -292,12 +293,14 @@ impl Rollout {
         &self,
         group: &[ResponseItem],
         conversation: &mut Conversation,
-        default_time: Timestamp,
+        options: ReadOptions<'_>,
     ) -> Vec<(Message<'static>, MessagePosition)> {
-        let time = group.first().and_then(|item| item.time);
+        let of_item =
+            |item: &ResponseItem| item.time.unwrap_or_else(|| options.time_of(&item.line));
+        let time = group.first().map_or(options.fallback, of_item);
         let context = ReadContext {
             session: self.id.as_deref(),
-            ..ReadContext::at(time.unwrap_or(default_time))
+            ..ReadContext::at(time)
         };
         let items: Vec<_> = group.iter().map(|item| item.json.reborrow()).collect();
         let body = Json::Object(object("input", items));

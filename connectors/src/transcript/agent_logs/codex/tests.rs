@@ -5,7 +5,7 @@ use super::*;
 fn roles(text: &str) -> Vec<(Role, usize)> {
     let ParsedPart {
         messages, faults, ..
-    } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    } = parse_session(text.as_bytes(), ReadOptions::default());
     assert!(faults.is_empty());
     assert!(
         messages
@@ -44,7 +44,7 @@ fn the_items_of_an_execution_are_messages_with_the_usage_of_the_turn() {
         roles(text),
         [(Role::Assistant, 2), (Role::Tool, 1), (Role::Assistant, 1)]
     );
-    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), ReadOptions::default());
     assert_eq!(
         messages[2]
             .usage
@@ -77,7 +77,7 @@ fn every_turn_has_its_own_model_and_usage() {
         count(4, 11),
     ];
     let ParsedPart { messages, .. } =
-        parse_session(lines.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
     let found: Vec<_> = messages
         .iter()
         .map(|placed| {
@@ -102,7 +102,7 @@ fn failed_commands_and_turns_are_errors() {
     let text = r#"{"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"f","aggregated_output":"boom","exit_code":1}}
         {"type":"item.completed","item":{"id":"i2","type":"mcp_tool_call","tool":"s","result":null,"error":{"message":"not found"}}}
         {"type":"turn.failed","error":{"message":"stream disconnected"}}"#;
-    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), ReadOptions::default());
     let results = [(1, "boom"), (3, "not found")];
     for (at, expected) in results {
         let ContentBlock::ToolResult(result) = &messages[at].message.content[0] else {
@@ -131,7 +131,7 @@ fn rollouts_without_envelopes_are_read() {
         roles(text),
         [(Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)]
     );
-    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), ReadOptions::default());
     assert!(
         messages
             .iter()
@@ -179,7 +179,7 @@ fn executions_in_one_file_have_their_own_sessions_and_the_usage_of_their_turns()
         turn("a", "three", [30, 14, 5]),
         turn("a", "again", [3, 0, 1]),
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     let answers = part.messages.iter();
     let answers = answers.filter(|placed| placed.message.role == Role::Assistant);
     let found: Vec<_> = answers
@@ -239,7 +239,7 @@ fn a_fork_has_its_own_id_and_no_usage_of_its_original() {
             said("12:00:09", "after"),
             counted("12:00:09", 14),
         ];
-        let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
         let found = part.messages.iter().map(|placed| {
             let input = placed.usage.map(|usage| usage.input_tokens);
             (&*placed.message.session_id, input)
@@ -264,7 +264,7 @@ fn results_of_mcp_servers_are_kept_whole() {
             r#"{{"type":"item.completed","item":{{"id":"i","type":"mcp_tool_call","tool":"t","result":{}}}}}"#,
             result.replace('\n', "")
         );
-        let part = parse_session(line.as_bytes(), Timestamp::from_seconds(0));
+        let part = parse_session(line.as_bytes(), ReadOptions::default());
         let ContentBlock::ToolResult(result) = &part.messages[1].message.content[0] else {
             panic!("no result")
         };
@@ -295,7 +295,7 @@ fn the_summary_of_a_compacted_conversation_is_a_message() {
             (Role::Assistant, 1)
         ]
     );
-    let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.as_bytes(), ReadOptions::default());
     assert_eq!(part.messages[2].message.text(), "They said hi.");
 }
 
@@ -303,10 +303,7 @@ fn the_summary_of_a_compacted_conversation_is_a_message() {
 fn the_result_of_a_declined_command_is_an_error() {
     let line = r#"{"type":"item.completed","item":{"id":"i","type":"command_execution",
         "command":"rm a","aggregated_output":"","exit_code":null,"status":"declined"}}"#;
-    let part = parse_session(
-        line.replace('\n', "").as_bytes(),
-        Timestamp::from_seconds(0),
-    );
+    let part = parse_session(line.replace('\n', "").as_bytes(), ReadOptions::default());
     let [_, result] = &part.messages[..] else {
         panic!("{:?}", part.messages)
     };
@@ -328,7 +325,7 @@ fn a_line_of_another_kind_is_a_fault() {
         r#"{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hi"}}"#,
         r#"{"note":"hi"}"#,
     ];
-    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let part = parse_session(text.join("\n").as_bytes(), ReadOptions::default());
     assert_eq!(part.messages.len(), 1);
     let faults: Vec<u64> = part.faults.iter().map(|fault| fault.number).collect();
     assert_eq!(faults, [6, 7, 8]);

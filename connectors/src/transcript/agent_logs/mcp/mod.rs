@@ -51,7 +51,7 @@ const CONNECTIONS_LIMIT: usize = 1 << 16;
 const NOT_JSON_RPC: &str = "not a JSON-RPC message";
 
 /// Parses a capture. A message without a time gets that of the preceding message of its connection,
-/// the first ones [`ReadOptions::fallback`].
+/// the first ones that of their line in the `options`.
 pub(crate) fn parse_capture(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut capture = Capture {
         options,
@@ -89,7 +89,7 @@ struct Capture<'o> {
 impl Capture<'_> {
     /// Keeps an object that isn't JSON-RPC, such as a log line of a proxy, as an event.
     fn keep_object(&mut self, json: &Json, line: Line) {
-        let (time, namespace) = (self.options.fallback, self.options.namespace);
+        let (time, namespace) = (self.options.time_of(&line), self.options.namespace);
         match opaque_event(json, time, "mcp", NOT_JSON_RPC, namespace) {
             Ok(grain) => {
                 let grain = StandaloneGrain::new(line, grain);
@@ -107,7 +107,7 @@ impl Capture<'_> {
         }
         let restarts = name.is_empty() && is_initialize(message.json);
         if restarts || !self.connections.contains_key(name) {
-            let state = ConnectionState::new(name, self.options.fallback);
+            let state = ConnectionState::new(name, self.options.time_of(line));
             self.connections.insert(name.to_owned(), state);
         }
         if let Some(state) = self.connections.get_mut(name) {
