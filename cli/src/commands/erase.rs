@@ -134,12 +134,14 @@ fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
         true => {
             "They were there after files without references were removed: files of `grains`, \
              `rejects`, `state` and `sources` were written by another process meanwhile, so run \
-             the erasure again without other writers; other files aren't changed by an erasure, \
-             and `gristmill sql` shows the rows of `audit` that name the people"
+             the erasure again without other writers; `gristmill sql` shows the rows of `audit` \
+             that name the people, which stay; other files aren't of the lake: look at them, and \
+             remove them yourself"
         }
         false => {
-            "Unreferenced files may belong to a running writer; use --exclusive to remove them at \
-             once"
+            "Unreferenced files of tables may belong to a running writer; use --exclusive to \
+             remove them at once. Other files aren't of the lake: look at them, and remove them \
+             yourself"
         }
     }
 }

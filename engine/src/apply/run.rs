@@ -459,24 +459,26 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_hold_is_refused_on_a_grain_that_was_erased_since_the_run_began() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().display().to_string();
-        let options = ApplyOptions::default();
-        let (mut lake, address) = lake_with_belief(&place).await;
-        let line = format!(
-            r#"{{"op": "hold", "address": "{address}", "hold": "case-1", "actor": "court",
-                "reason": "order"}}"#
-        );
-        let prepared = [prepare_line(line.as_bytes(), &*options.resolver)];
-        let mut other = Lake::open_or_create(&place).await.unwrap();
-        let mut late = Apply::begin(&mut other, &options, "test").await.unwrap();
-        // As an erasure does before it removes rows.
-        let erased: ContentAddress = address.parse().unwrap();
-        let added = lake.add_tombstones(&[erased], "erasure", 0).await;
-        assert_eq!(added.unwrap(), 1);
-        let outcomes = late.batch(&prepared).await.unwrap();
-        assert!(!outcomes[0].ok, "{outcomes:?}");
-        assert_eq!(late.lake.state.files().unwrap().len(), 0);
+    async fn events_are_refused_on_a_grain_that_was_erased_since_the_run_began() {
+        for operation in [
+            r#""op": "hold", "hold": "case-1", "actor": "court", "reason": "order""#,
+            r#""op": "verify", "actor": "a person", "reason": "looked at it""#,
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let place = folder.path().display().to_string();
+            let options = ApplyOptions::default();
+            let (mut lake, address) = lake_with_belief(&place).await;
+            let line = format!(r#"{{{operation}, "address": "{address}"}}"#);
+            let prepared = [prepare_line(line.as_bytes(), &*options.resolver)];
+            let mut other = Lake::open_or_create(&place).await.unwrap();
+            let mut late = Apply::begin(&mut other, &options, "test").await.unwrap();
+            // As an erasure does before it removes rows.
+            let erased: ContentAddress = address.parse().unwrap();
+            let added = lake.add_tombstones(&[erased], "erasure", 0).await;
+            assert_eq!(added.unwrap(), 1);
+            let outcomes = late.batch(&prepared).await.unwrap();
+            assert!(!outcomes[0].ok, "{outcomes:?}");
+            assert_eq!(late.lake.state.files().unwrap().len(), 0);
+        }
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
-//! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
-//! separators, so those of an intact one are searched one by one instead. Sealed cells are also
-//! searched opened, and compressed grains of segments also decompressed. Each match must be
-//! attributed to a row that stays: in a data file, to one in the same row group; in a sidecar, to
-//! one in its segment; or to the text of a legal act. Any other match is a remnant.
+//! Other files are searched as raw bytes, and those that gzip or zstd has compressed also
+//! decompressed. The terms of a hexastore are concatenated without separators, so those of an
+//! intact one are searched one by one instead. Sealed cells are also searched opened, and
+//! compressed grains of segments also decompressed. Each match must be attributed to a row that
+//! stays: in a data file, to one in the same row group; in a sidecar, to one in its segment; or to
+//! the text of a legal act. Any other match is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
+use gristmill_connectors::source::{SourceBytes, for_each_decompressed};
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use object_store::path::Path;
 use parquet::basic::Type;
@@ -359,12 +361,38 @@ impl FileSearch<'_> {
         } else if path.ends_with(HEXASTORE_FILE) {
             self.hexastore(bytes.as_ref(), attribution)
         } else {
-            self.raw_bytes(bytes.as_ref(), &[], attribution)
+            let mut found = self.raw_bytes(bytes.as_ref(), &[], attribution);
+            self.decompressed(&bytes.0, attribution, &mut found);
+            found
         };
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
         }
         Ok(found)
+    }
+
+    /// Searches the content of `bytes`, if they are compressed: a file that isn't of the lake.
+    fn decompressed(
+        &self,
+        bytes: &SourceBytes,
+        attribution: Attribution,
+        found: &mut ByteSearchResult,
+    ) {
+        let (mut window, mut scratch) = (Vec::new(), Vec::new());
+        let mut search = |window: &[u8]| {
+            found.note(self.patterns.count(window, &mut scratch), attribution);
+        };
+        let mut bytes_read = 0;
+        for_each_decompressed(bytes, &mut |piece| {
+            bytes_read += piece.len() as u64;
+            window.extend_from_slice(piece);
+            if window.len() >= PIECE {
+                search(&window);
+                window.drain(..window.len() - OVERLAP);
+            }
+        });
+        search(&window);
+        found.bytes += bytes_read;
     }
 
     /// Searches a hexastore. If it is intact, its terms are searched one by one: the end of one and

@@ -84,6 +84,7 @@ pub use run::{ErasureOptions, ErasureReport, erase, erase_by, plan, plan_by, pla
 pub use search_files::{SearchJob, SearchedFiles, search_files};
 pub use survey::{FoundGrain, FoundReject, Survey, SurveyJob, SurveyedSegments, survey_segments};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};
+pub(crate) use unfinished::journals_in;
 pub use unfinished::{rows_to_erase, unfinished_erasures};
 pub use variations::{UnknownVariation, Variation, Variations};
 pub use worker_jobs::ErasureWorkers;

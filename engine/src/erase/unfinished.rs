@@ -6,7 +6,7 @@ use gristmill_schemas::columns::SystemColumn;
 
 use super::journal::JOURNAL;
 use crate::error::Result;
-use crate::lake::{ERASURES, Lake, address_at, texts};
+use crate::lake::{ERASURES, Lake, LakeLocation, address_at, texts};
 
 /// The column by which rows are found.
 const COLUMNS: [&str; 1] = [SystemColumn::ContentAddress.name()];
@@ -16,7 +16,15 @@ const COLUMNS: [&str; 1] = [SystemColumn::ContentAddress.name()];
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
 pub async fn unfinished_erasures(lake: &Lake) -> Result<usize> {
-    let files = lake.location().list(ERASURES).await?;
+    journals_in(lake.location()).await
+}
+
+/// Does the same for the lake at `location`, which may be damaged.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(crate) async fn journals_in(location: &LakeLocation) -> Result<usize> {
+    let files = location.list(ERASURES).await?;
     let names = files.iter().filter_map(|file| file.location.filename());
     Ok(names.filter(|name| name.ends_with(JOURNAL)).count())
 }

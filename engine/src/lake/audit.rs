@@ -44,7 +44,22 @@ impl Lake {
     /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`],
     /// [`EngineError::Delta`].
     pub async fn record(&mut self, action: &str, details: serde_json::Value) -> Result<()> {
-        self.append(action, details, None).await
+        self.append(action, vec![details], None).await
+    }
+
+    /// Appends an entry of `action` for each of `details`, in one commit.
+    ///
+    /// # Errors
+    /// As [`Lake::record`].
+    pub async fn record_all(
+        &mut self,
+        action: &str,
+        details: Vec<serde_json::Value>,
+    ) -> Result<()> {
+        match details.is_empty() {
+            true => Ok(()),
+            false => self.append(action, details, None).await,
+        }
     }
 
     /// Appends as [`Lake::record`] does, unless the log has an entry of `action` with the same `id`
@@ -59,20 +74,20 @@ impl Lake {
     ) -> Result<()> {
         let id = details.get("id").and_then(serde_json::Value::as_str);
         let id = id.map(str::to_owned);
-        self.append(action, details, id.as_deref()).await
+        self.append(action, vec![details], id.as_deref()).await
     }
 
-    /// Appends an entry, unless the log has one of `action` with the `unique_id`.
+    /// Appends entries, unless the log has one of `action` with the `unique_id`.
     async fn append(
         &mut self,
         action: &str,
-        mut details: serde_json::Value,
+        mut details: Vec<serde_json::Value>,
         unique_id: Option<&str>,
     ) -> Result<()> {
         self.upgrade().await?;
-        if let Some(details) = details.as_object_mut() {
-            details.insert("tables".to_owned(), self.versions().await?);
-        }
+        let versions = self.versions().await?;
+        let objects = details.iter_mut().filter_map(|own| own.as_object_mut());
+        objects.for_each(|own| _ = own.insert("tables".to_owned(), versions.clone()));
         for _ in 0..ATTEMPTS {
             self.audit.refresh().await?;
             if let Some(id) = unique_id
@@ -80,12 +95,12 @@ impl Lake {
             {
                 return Ok(());
             }
-            let entry = self.next_entry(action, &details).await?;
-            let batch = audit_batch(&[entry]).file("can't write", AUDIT)?;
+            let entries = self.next_entries(action, &details).await?;
+            let batch = audit_batch(&entries).file("can't write", AUDIT)?;
             let file = self.audit.write_file(&batch).await?;
             let change = Change::of_new_rows(file);
             match self.audit.commit(change, action, 0).await {
-                // The chain has a new end, which the entry must follow.
+                // The chain has a new end, which the entries must follow.
                 Err(EngineError::Conflict(_)) => {}
                 committed => return committed.map(|_| ()),
             }
@@ -166,23 +181,33 @@ impl Lake {
         entries_of(&newest).await
     }
 
-    async fn next_entry(&self, action: &str, details: &serde_json::Value) -> Result<AuditRow> {
+    /// Returns entries with `details` that follow the last one of the log.
+    async fn next_entries(
+        &self,
+        action: &str,
+        details: &[serde_json::Value],
+    ) -> Result<Vec<AuditRow>> {
         let last = self.last_entry().await?;
-        let (sequence, previous) = last.map_or_else(
+        let (mut sequence, mut previous) = last.map_or_else(
             || (0, "0".repeat(64)),
             |(sequence, hash)| (sequence + 1, hash),
         );
-        let mut entry = AuditRow {
-            sequence,
-            at: Utc::now().timestamp_micros(),
-            action: action.to_owned(),
-            actor: self.operator.clone(),
-            details: details.to_string(),
-            previous,
-            hash: String::new(),
-        };
-        entry.hash = entry.computed_hash();
-        Ok(entry)
+        let entries = details.iter().map(|details| {
+            let mut entry = AuditRow {
+                sequence,
+                at: Utc::now().timestamp_micros(),
+                action: action.to_owned(),
+                actor: self.operator.clone(),
+                details: details.to_string(),
+                previous: previous.clone(),
+                hash: String::new(),
+            };
+            entry.hash = entry.computed_hash();
+            previous.clone_from(&entry.hash);
+            sequence += 1;
+            entry
+        });
+        Ok(entries.collect())
     }
 
     /// Returns the number and the hash of the last entry. Each commit appends entries that follow

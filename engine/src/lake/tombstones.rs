@@ -159,6 +159,7 @@ impl Lake {
         self.record(ADOPTED, details).await?;
         let change = Change::of_new_rows(self.erased.write_file(&batch_of(rows)?).await?);
         self.erased.commit(change, "changes", ATTEMPTS).await?;
+        self.outdate_events().await?;
         self.load_tombstones().await;
         Ok(count)
     }
@@ -285,16 +286,23 @@ impl Lake {
     ) -> Result<usize> {
         self.erased.refresh().await?;
         let tombstones = self.new_tombstones(addresses).await?;
-        if tombstones.is_empty() {
-            return Ok(0);
-        }
         let count = tombstones.len();
-        let file = self
-            .erased
-            .write_file(&rows_of(tombstones, erasure_id, now)?)
-            .await?;
-        let change = Change::of_new_rows(file);
-        self.erased.commit(change, "erase", ATTEMPTS).await?;
+        if !tombstones.is_empty() {
+            let rows = rows_of(tombstones, erasure_id, now)?;
+            let change = Change::of_new_rows(self.erased.write_file(&rows).await?);
+            self.erased.commit(change, "erase", ATTEMPTS).await?;
+        }
+        if !addresses.is_empty() {
+            self.outdate_events().await?;
+        }
         Ok(count)
+    }
+
+    /// Commits a version of `state` without changes: events that another process has judged by the
+    /// tombstones before, and not committed yet, are judged again.
+    async fn outdate_events(&mut self) -> Result<()> {
+        self.state.refresh().await?;
+        let change = Change::default();
+        self.state.commit(change, "erase", ATTEMPTS).await.map(drop)
     }
 }

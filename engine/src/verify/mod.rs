@@ -9,6 +9,7 @@
 //! | `replaced` | which segments did an erasure replace meanwhile? |
 //! | `sizes` | do the data files that aren't read have the sizes in the log? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
+//! | `checkpoints` | are the newest checkpoints of the logs those that were written? |
 //! | `lost_rows` | which rows are gone without a command that removed them? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `complete_sources` | were the sources ingested that ingest skips? |
@@ -31,6 +32,7 @@
 //! blob is compared with the stored one. The address indexes of all segments are merged to find
 //! addresses that several rows have.
 
+mod checkpoints;
 pub(crate) mod compare;
 mod complete_sources;
 mod erasures;

@@ -14,16 +14,18 @@ use gristmill_schemas::error::ErrorCode;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
+use super::checkpoints;
 use super::job_set::JobSet;
 use super::lost_rows::{BeyondHead, LostInLogs, format_set_back};
 use super::report::{Findings, Problem, TableCoverage};
 use super::unreferenced::UnreferencedFiles;
+use crate::erase::journals_in;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
     ACCEPT, CommitFacts, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile,
-    REMEDY_OF_LOGS, RowsOfLog, TABLES, Table, TableHead, head_damage, hint_path,
-    remedy_of_changed_file, remedy_of_lost_file,
+    REMEDY_OF_LOGS, RowsOfLog, TABLES, Table, TableHead, head_damage, remedy_of_changed_file,
+    remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
 
@@ -218,7 +220,10 @@ impl<'l> TablesCheck<'l> {
     /// still contains that.
     async fn list_of_files(&mut self, table: &Table, head: &TableHead) -> Result<()> {
         let earlier = match table.version() > head.version {
-            true => table.at_version(head.version).await.ok(),
+            true => match table.at_version(head.version).await {
+                Err(EngineError::NoVersion { .. }) => return self.cut_log(table, head).await,
+                earlier => earlier.ok(),
+            },
             false => None,
         };
         if let Some(earlier) = &earlier {
@@ -232,6 +237,25 @@ impl<'l> TablesCheck<'l> {
                 &fault.cause,
                 fault.remedy,
             ));
+        }
+        Ok(())
+    }
+
+    /// Reports a log that no longer contains the version of its head, and goes on after it: nothing
+    /// tells which rows were removed since. An erasure also shortens logs, and then writes the
+    /// heads.
+    async fn cut_log(&mut self, table: &Table, head: &TableHead) -> Result<()> {
+        let heads = Heads::load(self.location).await;
+        let now = heads.ok().flatten();
+        let now = now.and_then(|heads| heads.tables.get(table.name()).map(|head| head.version));
+        if now == Some(head.version) && journals_in(self.location).await? == 0 {
+            let cause = format!(
+                "it no longer has version {}, with which gristmill has written it last: another \
+                 engine has cleaned it up, and which rows were removed since can't be told",
+                head.version
+            );
+            let log = format!("{}/_delta_log", table.name());
+            self.found(problem(table.name(), &log, &cause, ACCEPT));
         }
         Ok(())
     }
@@ -257,7 +281,10 @@ impl<'l> TablesCheck<'l> {
                 self.found(problem(name, path.as_ref(), &cause, remedy));
             }
         }
-        self.checkpoint(name, head, files).await?;
+        if let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) {
+            let problems = checkpoints::problems(self.location, name, expected, files).await?;
+            problems.into_iter().for_each(|problem| self.found(problem));
+        }
         Ok(found.len() as u64)
     }
 
@@ -311,53 +338,6 @@ impl<'l> TablesCheck<'l> {
             }
         }
         Ok((found, known))
-    }
-
-    async fn checkpoint(
-        &mut self,
-        name: &'static str,
-        head: Option<&TableHead>,
-        files: &[LogFile],
-    ) -> Result<()> {
-        let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) else {
-            return Ok(());
-        };
-        let checkpoints = || files.iter().filter(|file| file.is_checkpoint);
-        let newest = checkpoints().map(|file| file.version).max();
-        if newest.is_none_or(|newest| newest < expected.version) {
-            let cause = format!("the checkpoint of version {} is missing", expected.version);
-            self.found(problem(name, &format!("{name}/_delta_log"), &cause, ACCEPT));
-        }
-        for file in checkpoints().filter(|file| file.version == expected.version) {
-            let bytes = self.location.read_small(&file.path).await?;
-            if bytes.is_some_and(|bytes| FileDigest::of(&bytes) != expected.file) {
-                let cause = "the checkpoint isn't what was written";
-                self.found(problem(name, file.path.as_ref(), cause, ACCEPT));
-            }
-        }
-        // A hint of a later checkpoint was written after the heads.
-        let is_later = newest.is_some_and(|newest| newest > expected.version);
-        self.checkpoint_hint(name, &expected.hint, is_later).await
-    }
-
-    /// Checks the file that names the newest checkpoint. It may differ from the heads if
-    /// it names a later one (`is_later`).
-    async fn checkpoint_hint(
-        &mut self,
-        name: &'static str,
-        expected: &FileDigest,
-        is_later: bool,
-    ) -> Result<()> {
-        let path = hint_path(name);
-        let cause = match self.location.read_small(&path).await? {
-            None => "it is missing",
-            Some(bytes) if FileDigest::of(&bytes) != *expected && !is_later => {
-                "it isn't what was written"
-            }
-            Some(_) => return Ok(()),
-        };
-        self.found(problem(name, path.as_ref(), cause, ACCEPT));
-        Ok(())
     }
 
     /// Starts the check of a data file.

@@ -1,7 +1,10 @@
 //! A lake after an erasure: other writers, lost tombstones, a damaged audit log.
 
+use std::io::Write;
 use std::path::Path;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_tests::grains::{frames, grain};
@@ -48,6 +51,22 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
         writer.grains.files().unwrap(),
         lake.lake.grains.files().unwrap()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_copy_of_a_file_in_the_lakes_folder_is_a_remnant() {
+    let words = r#""object": "x", "user_id": "alice-77""#;
+    for copied in [words, r#""object": "x", "user_id": "bob-1""#] {
+        let (mut lake, _) = lake_of(&[belief(words)]).await;
+        let mut copy = GzEncoder::new(Vec::new(), Compression::best());
+        copy.write_all(&frames(&[grain(&belief(copied)).blob]))
+            .unwrap();
+        let folder = lake.folder().join("lake/backup");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("all.mgs.gz"), copy.finish().unwrap()).unwrap();
+        let certificate = erased(&mut lake, &alice()).await;
+        assert_eq!(certificate.proven, copied != words);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
