@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use super::allowlist::{StatementError, did_you_mean};
 use super::external;
 use super::planning_message::planning_message;
+use super::size_limits::fixed_limit;
 use crate::cal::suggest::near;
 
 /// Maximum number of suggested names.
@@ -113,6 +114,9 @@ const OPERATORS: [(&str, &str); 15] = [
 /// Returns the message for a query (`subject`) that exceeds its memory limit: the operator, what it
 /// needed and the remedy, from DataFusion's `message`.
 pub(crate) fn exhausted_message(subject: &str, message: &str) -> String {
+    if let Some(limit) = fixed_limit(message) {
+        return format!("{limit}; make shorter values, or fewer of them");
+    }
     let first = message.lines().next().unwrap_or_default();
     let remedy = "raise --memory, or read fewer rows or columns";
     let Some((wanted, consumer)) = refused_allocation(first) else {
@@ -295,5 +299,14 @@ mod tests {
         assert!(text.contains("in an aggregate (GROUP BY"), "{text}");
         let other = DataFusionError::ResourcesExhausted("no more\nbacktrace".to_owned());
         assert!(user_message(&other).contains("(no more); raise --memory"));
+    }
+
+    #[test]
+    fn a_limit_that_no_option_raises_does_not_recommend_more_memory() {
+        let limit = "repeat would make 9 bytes of a batch of rows, more than 5, a limit that no \
+                     option raises";
+        let error = DataFusionError::ResourcesExhausted(format!("{limit}\nbacktrace"));
+        let expected = format!("{limit}; make shorter values, or fewer of them");
+        assert_eq!(user_message(&error), expected);
     }
 }

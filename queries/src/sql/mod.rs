@@ -81,6 +81,8 @@
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
+//! | `cooperative_operators` | When does a query end that is cancelled? |
+//! | `grouping_sets` | How many groups may an aggregate make of a row? |
 //! | `sliced_inputs` | How many copies of wide values may an operator make? |
 //! | `partitioned_windows` | How many rows does a window function over whole partitions hold? |
 //! | `wide_batches` | How many bytes of wide rows do filters, exchanges and joins gather? |
@@ -110,6 +112,7 @@ mod compliance_functions;
 mod confined;
 pub(crate) mod consent_views;
 mod conversation_views;
+mod cooperative_operators;
 mod cost_functions;
 mod counted_rows;
 mod deferred_table;
@@ -122,6 +125,7 @@ mod filtered_search;
 #[cfg(test)]
 mod first_value;
 mod footer_cache;
+mod grouping_sets;
 mod hybrid;
 mod index_only_scan;
 mod index_predicate;
@@ -242,6 +246,7 @@ pub use select_grains::select_grains;
 pub use session_limits::with_small_batches;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::{read_consents_once, register_shared_rows, share_view};
+pub use size_limits::is_fixed_limit;
 pub(crate) use spilling_joins::is_exhausted;
 pub use statement_depth::{STACK_BYTES, check_depth};
 pub use statement_dialect::StatementDialect;
@@ -285,6 +290,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_default_features()
         .with_analyzer_rule(Arc::new(nested_sort_keys::NestedSortKeyRule))
         .with_analyzer_rule(Arc::new(size_limits::SharedSizeRule))
+        .with_analyzer_rule(Arc::new(grouping_sets::GroupingSetRule))
         .with_optimizer_rule(Arc::new(large_constants::LargeConstantRule))
         .with_physical_optimizer_rules(build_side::physical_rules(options.memory))
         .with_type_planner(type_limits::planner())

@@ -72,6 +72,8 @@ pub(super) fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Ve
         "array_union" | "array_intersect" | "array_except" | "array_distinct" => {
             arguments.listed(2, SET_ITEM_BYTES)
         }
+        "make_array" => arguments.gathered(),
+        "array_replace" | "array_replace_n" | "array_replace_all" => arguments.items_replaced(),
         _ => arguments.repeated(Some(0), ITEM_BYTES),
     }
 }
@@ -196,6 +198,30 @@ impl<'a> CallArguments<'a> {
             }
         }
         Ok(sums)
+    }
+
+    /// Each argument is an item.
+    fn gathered(&self) -> Result<Vec<i64>> {
+        let items = i64::try_from(self.values.len()).unwrap_or(i64::MAX);
+        let mut sums = vec![items.saturating_mul(ITEM_BYTES); self.rows];
+        for at in 0..self.values.len() {
+            for (sum, bytes) in sums.iter_mut().zip(self.value_sizes(at)?) {
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Each item of a list may be replaced by the third argument.
+    fn items_replaced(&self) -> Result<Vec<i64>> {
+        let (lists, to) = (self.value_sizes(0)?, self.value_sizes(2)?);
+        let items = self.measured(0, list_lengths)?.into_iter();
+        let sizes = items.zip(lists.into_iter().zip(to));
+        let sizes = sizes.map(|(items, (list, to))| {
+            let replaced = items.saturating_mul(to.saturating_add(ITEM_BYTES));
+            list.saturating_add(replaced)
+        });
+        Ok(sizes.collect())
     }
 
     /// The second argument is the format of a time.

@@ -18,6 +18,7 @@ use datafusion::prelude::SessionContext;
 
 use super::bounded_pool::BoundedPool;
 use super::bounded_projection::BoundedProjectionRule;
+use super::cooperative_operators::CooperativeOperatorsRule;
 use super::partitioned_windows::PartitionedWindowRule;
 use super::sliced_inputs::SlicedInputsRule;
 use super::wide_batches::WideBatchesRule;
@@ -100,7 +101,8 @@ impl SharedMemory {
             .with_physical_optimizer_rule(Arc::new(WideBatchesRule::default()))
             .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule))
             .with_physical_optimizer_rule(Arc::new(PartitionedWindowRule))
-            .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(limit)));
+            .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(limit)))
+            .with_physical_optimizer_rule(Arc::new(CooperativeOperatorsRule));
         Ok(SessionContext::new_with_state(state.build()))
     }
 }

@@ -12,6 +12,7 @@ use datafusion::common::utils::list_ndims;
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::functions::core;
 use datafusion::functions_nested::concat::{array_append_udf, array_concat_udf, array_prepend_udf};
+use datafusion::functions_nested::make_array::make_array_udf;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
@@ -35,8 +36,25 @@ const MAX_RESULTS_BYTES: i64 = 1 << 30;
 /// while the statement is planned, and becomes a part of names of columns.
 const MAX_CONSTANT_BYTES: i64 = 16 << 20;
 
+/// The end of the message of a call that is refused.
+const NO_OPTION: &str = "a limit that no option raises";
+
+/// Returns true if `error` is a limit of a function's results, whatever the memory.
+pub fn is_fixed_limit(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(message) => fixed_limit(message).is_some(),
+        _ => false,
+    }
+}
+
+/// Returns which limit of a function's results `message`, that of an error, is about.
+pub(super) fn fixed_limit(message: &str) -> Option<&str> {
+    let first = message.lines().next();
+    first.filter(|first| first.ends_with(NO_OPTION))
+}
+
 /// The functions.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 28] = [
     "repeat",
     "lpad",
     "rpad",
@@ -61,10 +79,14 @@ const NAMES: [&str; 24] = [
     "array_intersect",
     "array_except",
     "array_distinct",
+    "make_array",
+    "array_replace",
+    "array_replace_n",
+    "array_replace_all",
 ];
 
 /// Functions whose results are usually much smaller than their upper bound.
-const ESTIMATED: [&str; 10] = [
+const ESTIMATED: [&str; 13] = [
     "replace",
     "regexp_replace",
     "encode",
@@ -75,6 +97,9 @@ const ESTIMATED: [&str; 10] = [
     "overlay",
     "to_char",
     "textcat",
+    "array_replace",
+    "array_replace_n",
+    "array_replace_all",
 ];
 
 /// Registers the functions with limits in place of DataFusion's, and that of `||`.
@@ -89,8 +114,8 @@ pub(super) fn register(context: &SessionContext) -> Result<()> {
     Ok(())
 }
 
-/// Returns the planner of OVERLAY and `||`, which are syntax rather than calls. It must precede
-/// DataFusion's planners.
+/// Returns the planner of OVERLAY, `[…]` and `||`, which are syntax rather than calls. It must
+/// precede DataFusion's planners.
 pub(super) fn planner() -> Arc<dyn ExprPlanner> {
     Arc::new(ConcatenationPlanner)
 }
@@ -101,6 +126,15 @@ struct ConcatenationPlanner;
 impl ExprPlanner for ConcatenationPlanner {
     fn plan_overlay(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let call = LimitedSize::default().call_expression(core::overlay(), arguments);
+        Ok(PlannerResult::Planned(call))
+    }
+
+    fn plan_array_literal(
+        &self,
+        items: Vec<Expr>,
+        _: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        let call = LimitedSize::default().call_expression(make_array_udf(), items);
         Ok(PlannerResult::Planned(call))
     }
 
@@ -162,29 +196,49 @@ impl AnalyzerRule for SharedSizeRule {
     }
 }
 
-/// Returns the largest number of results of limited calls that exist at the same time while an
-/// expression of `plan` is evaluated.
+/// Returns the largest number of results of limited calls that exist at the same time while a node
+/// of `plan` evaluates its expressions for a batch.
 fn most_results(plan: &LogicalPlan) -> Result<i64> {
     let mut most = 0;
     plan.apply_with_subqueries(|node| {
+        let mut results = HeldResults::default();
         node.apply_expressions(|expression| {
-            most = results_of(expression)?.max(most);
+            results.add(results_of(expression)?);
             Ok(TreeNodeRecursion::Continue)
-        })
+        })?;
+        most = most.max(results.most);
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(most)
+}
+
+/// Results of limited calls while expressions are evaluated one after another and the result of
+/// each is kept: the operands of a call, and what a node of a plan makes of a batch.
+#[derive(Default)]
+struct HeldResults {
+    /// Those that are kept.
+    kept: i64,
+    /// The largest number at any time.
+    most: i64,
+}
+
+impl HeldResults {
+    /// Adds an expression that has at most `results` at a time. Nested calls are counted as their
+    /// result.
+    fn add(&mut self, results: i64) {
+        self.most = self.most.max(self.kept + results);
+        self.kept += results.min(1);
+    }
 }
 
 /// Returns the same for one expression. The results of its operands are kept until the last of them
 /// is evaluated. Those of the branches of a CASE are of different rows.
 fn results_of(expression: &Expr) -> Result<i64> {
-    let (mut kept, mut most) = (0, 0);
+    let mut operands = HeldResults::default();
     expression.apply_children(|operand| {
-        let results = results_of(operand)?;
-        most = most.max(kept + results);
-        kept += results.min(1);
+        operands.add(results_of(operand)?);
         if matches!(expression, Expr::Case(_)) {
-            kept = kept.min(1);
+            operands.kept = operands.kept.min(1);
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -192,7 +246,7 @@ fn results_of(expression: &Expr) -> Result<i64> {
         Expr::ScalarFunction(call) => with_limit(&call.func, LimitedSize::default()).is_some(),
         _ => false,
     };
-    Ok(most.max(kept + i64::from(own)))
+    Ok(operands.most.max(operands.kept + i64::from(own)))
 }
 
 /// Refuses arguments with which the results of a call would be too large.
@@ -228,7 +282,7 @@ impl CallLimit for LimitedSize {
 
 fn too_large(function: &str, bytes: i64, limit: i64) -> DataFusionError {
     DataFusionError::ResourcesExhausted(format!(
-        "{function} would make {bytes} bytes of a batch of rows, more than {limit}"
+        "{function} would make {bytes} bytes of a batch of rows, more than {limit}, {NO_OPTION}"
     ))
 }
 

@@ -31,6 +31,7 @@ use datafusion::physical_planner::PhysicalPlanner;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::row_estimate::{RowEstimate, row_bytes};
+use super::size_limits::is_fixed_limit;
 use super::unary_node;
 
 /// A build side that takes at most this part of the memory limit is small: one in so many.
@@ -215,7 +216,7 @@ impl ExecutionPlan for RetriedJoinsExec {
         let attempt = async move {
             let mut rows = rows;
             match rows.next().await {
-                Some(Err(error)) if is_exhausted(&error) => {
+                Some(Err(error)) if is_exhausted(&error) && !is_fixed_limit(&error) => {
                     drop(rows);
                     tracing::debug!(%error, "hash joins exceed --memory; sort-merge joins follow");
                     await_release(context.memory_pool(), before).await;

@@ -5,6 +5,7 @@ use datafusion::common::ScalarValue;
 
 use super::super::first_value::first_value;
 use super::super::{SqlOptions, bare_context};
+use super::NO_OPTION;
 
 #[tokio::test]
 async fn results_within_the_limit_are_those_of_the_functions() {
@@ -87,6 +88,22 @@ async fn results_that_exist_at_the_same_time_share_a_limit() {
     assert_eq!(most.as_deref(), Ok("600597"));
     let refused = first_value(&joined(100)).await.unwrap_err();
     assert!(refused.contains("more than 10631107"), "{refused}");
+    let items = format!(
+        "SELECT max(cardinality([{}])) FROM range(0, 200)",
+        calls(3).join(", ")
+    );
+    assert_eq!(first_value(&items).await.as_deref(), Ok("3"));
+    let items = calls(100).join(", ");
+    let items = format!("SELECT max(cardinality([{items}])) FROM range(0, 200)");
+    let refused = first_value(&items).await.unwrap_err();
+    assert!(refused.contains("more than 10631107"), "{refused}");
+    let keys: Vec<String> = (0..100)
+        .map(|number| format!("repeat('x', 200000 + value + {number})"))
+        .collect();
+    let keys = keys.join(", ");
+    let grouped = format!("SELECT count(*) FROM range(0, 200) GROUP BY {keys}");
+    let refused = first_value(&grouped).await.unwrap_err();
+    assert!(refused.contains("more than 10737418"), "{refused}");
     // Those of a chain, and of branches, don't.
     let chain = query(calls(1).repeat(6).join(" || "));
     assert_eq!(first_value(&chain).await.as_deref(), Ok("1201194"));
@@ -144,6 +161,8 @@ async fn results_beyond_the_limit_are_refused_before_they_are_made() {
         "SELECT max(cardinality(range(0, 15000000 + value) || range(0, 15000000 + value))) FROM \
          range(0, 2)",
         "SELECT repeat(a, 9223372036854775807) FROM (VALUES ('x'), ('yy')) AS t (a)",
+        "SELECT max(cardinality(array_replace_all(array_repeat('x', 1000), 'x', repeat('y', 300 + \
+         value)))) FROM range(1, 1000)",
     ] {
         let refused = first_value(query).await.unwrap_err();
         let limits = ["more than 268435456", "more than 16777216"];
@@ -151,5 +170,6 @@ async fn results_beyond_the_limit_are_refused_before_they_are_made() {
             limits.iter().any(|limit| refused.contains(limit)),
             "{query}: {refused}"
         );
+        assert!(refused.ends_with(NO_OPTION), "{query}: {refused}");
     }
 }

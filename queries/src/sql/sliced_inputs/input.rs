@@ -16,15 +16,22 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::Limits;
 use super::measured_side::MeasuredSide;
+use super::paced_batches::PacedBatches;
 
 /// What happens to the batches of an input.
 #[derive(Debug, Clone)]
 pub(super) enum Handling {
     /// They are sliced: so many bytes of constants are repeated for each of their rows.
     Sliced(usize),
-    /// Their rows, which are those of one side, are measured and joined with those of the other:
-    /// the query fails if the results may be too large, with so many bytes of constants.
-    Paired([Arc<MeasuredSide>; 2], usize, usize),
+    /// Their rows, which are those of the side `own`, are measured and joined with those of the
+    /// other: the query fails if the results may be too large, with so many bytes of `constants`.
+    Paired {
+        sides: [Arc<MeasuredSide>; 2],
+        own: usize,
+        constants: usize,
+    },
+    /// They are sliced by the time that their rows take, with a pause after a slow slice.
+    Paced,
 }
 
 /// The input of an operator, in which nothing is changed but the size of batches.
@@ -53,7 +60,8 @@ impl DisplayAs for SlicedInputExec {
     fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handling = match &self.handling {
             Handling::Sliced(_) => "sliced",
-            Handling::Paired(..) => "paired",
+            Handling::Paired { .. } => "paired",
+            Handling::Paced => "paced",
         };
         write!(out, "SlicedInputExec: {handling}")
     }
@@ -111,7 +119,13 @@ impl ExecutionPlan for SlicedInputExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        let batch_rows = context.session_config().batch_size();
         let input = self.input.execute(partition, context)?;
+        if matches!(self.handling, Handling::Paced) {
+            let paced = PacedBatches::of(input, batch_rows);
+            let schema = self.schema();
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, paced)));
+        }
         let (limits, handling) = (self.limits, self.handling.clone());
         let batches = input.map(move |batch| match batch {
             Ok(batch) => handling.handled(batch, limits),
@@ -132,13 +146,18 @@ impl Handling {
     fn handled(&self, batch: RecordBatch, limits: Limits) -> Result<Vec<RecordBatch>> {
         match self {
             Handling::Sliced(constants) => Ok(limits.slices(&batch, *constants)),
-            Handling::Paired(sides, own, constants) => {
+            Handling::Paired {
+                sides,
+                own,
+                constants,
+            } => {
                 if let Some(side) = sides.get(*own) {
                     side.add(&batch);
                 }
                 limits.check_pairs(sides, *constants)?;
                 Ok(vec![batch])
             }
+            Handling::Paced => Ok(vec![batch]),
         }
     }
 }

@@ -12,9 +12,11 @@
 //! |---|---|
 //! | `input` | What does such an operator read of its input? |
 //! | `measured_side` | How many rows has one side of a join, and how wide are they? |
+//! | `paced_batches` | How are batches sliced by the time that their rows take? |
 
 mod input;
 mod measured_side;
+mod paced_batches;
 
 use std::sync::Arc;
 
@@ -59,6 +61,15 @@ pub(super) fn bytes_of_constants(
         batch_rows,
     };
     limits.bytes_in(expression)
+}
+
+/// Returns `input` in slices that the operator above it works on for a short time each.
+pub(super) fn paced(input: &Arc<dyn ExecutionPlan>, batch_rows: usize) -> Arc<dyn ExecutionPlan> {
+    let limits = Limits {
+        copied_bytes: COPIED_BYTES,
+        batch_rows,
+    };
+    SlicedInputExec::over(input, Handling::Paced, limits)
 }
 
 /// Puts a [`SlicedInputExec`] below the operators that may repeat wide values. It runs after the
@@ -120,7 +131,11 @@ impl Limits {
                 // Two rows make a row of a result.
                 let narrow = self.gathered_bytes() / self.batch_rows / 2;
                 let sides = [(); 2].map(|()| MeasuredSide::of_rows_above(narrow));
-                let paired = |own: usize| Handling::Paired(sides.clone(), own, constants);
+                let paired = |own: usize| Handling::Paired {
+                    sides: sides.clone(),
+                    own,
+                    constants,
+                };
                 vec![over(left, paired(0)), over(right, paired(1))]
             }
             [input] if constants > 0 && !plan.is::<ProjectionExec>() => {
