@@ -13,9 +13,12 @@ use gristmill_queries::sql::{
 };
 use tokio::sync::Mutex;
 
-/// Time after which a request looks for a newer version again. The look-up reads the logs of the
-/// lake's tables.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Age of a version after which a request looks for a newer one, while others still get it. The
+/// look-up reads the logs of the lake's tables.
+const REFRESH_AGE: Duration = Duration::from_millis(500);
+
+/// Age of a version after which requests wait for the look-up.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// One version of a lake, with its query context. Requests that hold it keep reading this version
 /// while newer ones are committed.
@@ -35,8 +38,10 @@ pub struct LakeSnapshot {
 pub struct NewestLake {
     options: SqlOptions,
     current: Box<dyn CurrentSnapshot>,
-    /// Time of the last look-up; locked by the one request that looks for a newer version.
-    checked: Mutex<Instant>,
+    /// When the version was the newest.
+    checked: RwLock<Instant>,
+    /// Locked by the one request that looks for a newer version.
+    look_up: Mutex<()>,
 }
 
 /// The snapshot that requests read now.
@@ -122,31 +127,42 @@ impl NewestLake {
     /// # Errors
     /// [`SnapshotError::Context`] if a table can't be read.
     pub async fn new(lake: Lake, options: SqlOptions) -> Result<NewestLake, SnapshotError> {
+        let begun = Instant::now();
         let context = lake_context(&lake, &options).await?;
         let first = LakeSnapshot::of(lake, context, &options);
         Ok(NewestLake {
             options,
             current: Box::new(RwLock::new(Arc::new(first))),
-            checked: Mutex::new(Instant::now()),
+            checked: RwLock::new(begun),
+            look_up: Mutex::default(),
         })
     }
 
-    /// Returns the newest version. Looks for a newer one at most once a second; requests that
-    /// arrive during the look-up get the version before.
+    /// Returns a version that was the newest at most a second ago. Looks for a newer one at most
+    /// twice a second.
     ///
     /// # Errors
     /// [`SnapshotError`] if there is a newer version that can't be read.
     pub async fn snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let current = self.current.get();
-        let Ok(mut checked) = self.checked.try_lock() else {
-            return Ok(current);
+        let _alone = match self.age() {
+            young if young < REFRESH_AGE => return Ok(self.current.get()),
+            age if age < MAX_AGE => match self.look_up.try_lock() {
+                Ok(alone) => alone,
+                Err(_) => return Ok(self.current.get()),
+            },
+            _ => self.look_up.lock().await,
         };
-        if checked.elapsed() < CHECK_INTERVAL {
-            return Ok(current);
+        // Another request may have looked meanwhile.
+        match self.age() < REFRESH_AGE {
+            true => Ok(self.current.get()),
+            false => self.reload().await,
         }
-        let newest = self.reload(current).await?;
-        *checked = Instant::now();
-        Ok(newest)
+    }
+
+    /// Returns the time since the version was known to be the newest.
+    fn age(&self) -> Duration {
+        let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
+        checked.elapsed()
     }
 
     /// Returns the newest version, including commits of the last second.
@@ -154,22 +170,62 @@ impl NewestLake {
     /// # Errors
     /// Like [`NewestLake::snapshot`].
     pub async fn latest_snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let mut checked = self.checked.lock().await;
-        let newest = self.reload(self.current.get()).await?;
-        *checked = Instant::now();
+        let _alone = self.look_up.lock().await;
+        self.reload().await
+    }
+
+    /// Looks for a newer version, and returns the newest. Requests do this one after another.
+    async fn reload(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let current = self.current.get();
+        let begun = Instant::now();
+        let mut lake = current.lake.clone();
+        lake.refresh().await?;
+        let is_newest = versions_of(&lake) == current.versions;
+        let newest = match is_newest {
+            true => current,
+            false => self.load(lake, &current).await?,
+        };
+        let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
+        *checked = begun;
         Ok(newest)
     }
 
-    async fn reload(&self, current: Arc<LakeSnapshot>) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let mut lake = current.lake.clone();
-        lake.refresh().await?;
-        if versions_of(&lake) == current.versions {
-            return Ok(current);
-        }
+    /// Makes a newer version the current one.
+    async fn load(
+        &self,
+        lake: Lake,
+        current: &LakeSnapshot,
+    ) -> Result<Arc<LakeSnapshot>, SnapshotError> {
         let context = newer_context(&lake, &self.options, &current.context).await?;
         let newest = Arc::new(LakeSnapshot::of(lake, context, &self.options));
         tracing::debug!(versions = ?newest.versions, "newer version of the lake");
         self.current.set(Arc::clone(&newest));
         Ok(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_after_a_pause_all_get_the_newest_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let newest = NewestLake::new(lake.clone(), SqlOptions::default());
+        let newest = newest.await.unwrap();
+        lake.record("scan", json!({ "findings": 1 })).await.unwrap();
+        let written = versions_of(&lake);
+        let before = newest.snapshot().await.unwrap();
+        assert_ne!(before.versions, written);
+        let pause = Duration::from_secs(10);
+        *newest.checked.write().unwrap() = Instant::now().checked_sub(pause).unwrap();
+        let (one, two) = tokio::join!(newest.snapshot(), newest.snapshot());
+        for snapshot in [one.unwrap(), two.unwrap()] {
+            assert_eq!(snapshot.versions, written);
+        }
     }
 }

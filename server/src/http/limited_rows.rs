@@ -66,9 +66,12 @@ async fn compute(
     deadline: Instant,
 ) {
     let mut partitions = JoinSet::new();
+    let permit = Arc::new(permit);
     for mut rows in rows.into_partitions() {
-        let sender = sender.clone();
+        let (sender, permit) = (sender.clone(), Arc::clone(&permit));
         partitions.spawn(async move {
+            // The slot is free when the last partition has really ended.
+            let _permit = permit;
             while let Some(batch) = rows.next().await {
                 if sender.send(batch.map_err(Refusal::from)).await.is_err() {
                     break;

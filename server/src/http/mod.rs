@@ -76,6 +76,10 @@ pub(crate) use {
 /// token can have the server hold no more.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// After entries in the audit log a server leaves it alone for so many times the time that they
+/// took: others commit to it with a few attempts, such as an erasure.
+const AUDIT_PAUSE: u32 = 3;
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
@@ -104,7 +108,9 @@ pub enum StartError {
 pub struct Server {
     lake: NewestLake,
     /// Handle for the audit log.
-    audited: Mutex<Lake>,
+    audited: Arc<Mutex<Lake>>,
+    /// The details of bulk reads that aren't recorded yet.
+    bulk_reads: std::sync::Mutex<Vec<serde_json::Value>>,
     pub(crate) options: HttpOptions,
     pub(crate) admission: Admission,
     memory: SharedMemory,
@@ -196,7 +202,8 @@ impl Server {
             write_quotas: std::sync::Mutex::default(),
             entries: std::sync::Mutex::default(),
             memory: SharedMemory::of(&snapshot.context, concurrent),
-            audited: Mutex::new(snapshot.lake.clone()),
+            audited: Arc::new(Mutex::new(snapshot.lake.clone())),
+            bulk_reads: std::sync::Mutex::default(),
             lake,
             options,
         }))
@@ -293,11 +300,29 @@ impl Server {
         while entries.join_next().await.is_some() {}
     }
 
+    /// Records a bulk read, with those of other answers that wait for the log meanwhile. The log is
+    /// left to other processes most of the time.
     async fn record_bulk_read(&self, rows: u64, AuditedQuery { token, sha256 }: &AuditedQuery) {
         let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
-        let mut lake = self.audited.lock().await;
-        if let Err(error) = lake.record("bulk_read", details).await {
-            tracing::error!(%error, token, rows, "a bulk read can't be recorded in the audit log");
+        let waiting = || {
+            let waiting = self.bulk_reads.lock();
+            waiting.unwrap_or_else(PoisonError::into_inner)
+        };
+        waiting().push(details);
+        let mut lake = Arc::clone(&self.audited).lock_owned().await;
+        let entries = std::mem::take(&mut *waiting());
+        // Otherwise the one before has recorded this one, too.
+        if entries.is_empty() {
+            return;
         }
+        let (begun, count) = (Instant::now(), entries.len());
+        if let Err(error) = lake.record_all("bulk_read", entries).await {
+            tracing::error!(%error, count, "bulk reads can't be recorded in the audit log");
+        }
+        let pause = begun.elapsed() * AUDIT_PAUSE;
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            drop(lake);
+        });
     }
 }

@@ -3,10 +3,12 @@
 use std::io;
 
 use bytes::Bytes;
-use gristmill_engine::error::EngineError;
+use gristmill_engine::error::{EngineError, is_of_columnar_file};
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::pages::PageError;
-use gristmill_queries::sql::{DataFusionError, HiddenCause, is_memory_of_others, user_message};
+use gristmill_queries::sql::{
+    DataFusionError, HiddenCause, is_fixed_limit, is_memory_of_others, user_message,
+};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::{Response, StatusCode, header};
@@ -128,6 +130,12 @@ impl From<DataFusionError> for Refusal {
                 "other queries use the memory of the server",
                 "Ask again later; the operator can raise --memory or lower --concurrent.",
             ),
+            _ if is_fixed_limit(&error) => Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "MEMORY_LIMIT",
+                "the results of a function are too large",
+                "Make shorter values, or fewer of them: no option raises this limit.",
+            ),
             DataFusionError::ResourcesExhausted(_) => Refusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "MEMORY_LIMIT",
@@ -135,6 +143,10 @@ impl From<DataFusionError> for Refusal {
                 "Select fewer columns or rows, or raise --query-memory.",
             ),
             DataFusionError::External(cause) if cause.is::<HiddenCause>() => unreadable_lake(),
+            root if is_of_lake(root) => {
+                tracing::error!(error = user_message(root), "the lake can't be read");
+                unreadable_lake()
+            }
             root => Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "QUERY",
@@ -198,6 +210,24 @@ impl From<SnapshotError> for Refusal {
     }
 }
 
+/// Returns true if reading the lake, or writing what a query spills, caused `error`, and not the
+/// query.
+fn is_of_lake(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => true,
+        DataFusionError::External(cause) => matches!(
+            cause.downcast_ref(),
+            Some(
+                EngineError::File { .. }
+                    | EngineError::Delta { .. }
+                    | EngineError::Damaged { .. }
+                    | EngineError::TableLost { .. }
+            )
+        ),
+        other => is_of_columnar_file(other),
+    }
+}
+
 fn unreadable_lake() -> Refusal {
     Refusal::new(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -227,6 +257,14 @@ mod tests {
         let others = || DataFusionError::ResourcesExhausted(others.to_owned());
         assert!(is_memory_of_others(&others()));
         assert_eq!(status(others().into()), StatusCode::SERVICE_UNAVAILABLE);
+        let lost = || EngineError::File {
+            what: "can't read",
+            path: "grains/a.parquet".to_owned(),
+            cause: "not found".into(),
+        };
+        let lost = Refusal::from(DataFusionError::External(Box::new(lost())));
+        assert_eq!(lost.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!lost.error.to_string().contains("a.parquet"));
         let conflict = EngineError::Conflict("grains".to_owned());
         assert_eq!(status(conflict.into()), StatusCode::CONFLICT);
     }

@@ -47,6 +47,7 @@ use pgwire::api::{ConnectionManager, RandomPidSecretKeyGenerator};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use self::held_objects::HeldByAll;
 use crate::connections::serve_connections;
 use crate::http::Server;
 use crate::tls::Tls;
@@ -58,6 +59,8 @@ struct Listener {
     /// The connections by the keys with which clients cancel queries.
     connections: Arc<ConnectionManager>,
     keys: RandomPidSecretKeyGenerator,
+    /// What the clients of all connections hold.
+    held: Arc<HeldByAll>,
 }
 
 /// Answers PostgreSQL's protocol on `listener` until `stop` is ready; running queries are finished
@@ -73,6 +76,7 @@ pub async fn listen(
         tls: tls.map(|tls| tls.acceptor(&[])),
         connections: Arc::new(ConnectionManager::new()),
         keys: RandomPidSecretKeyGenerator::default(),
+        held: Arc::default(),
     });
     serve_connections(listener, stop, |stream, stopped| {
         connection::serve(Arc::clone(&shared), stream, stopped)

@@ -51,11 +51,12 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(listener: Arc<Listener>) -> Session {
+        let by_all = Arc::clone(&listener.held);
         Session {
             listener,
             started: OnceLock::new(),
             unfinished: Arc::new(()),
-            held: HeldObjects::default(),
+            held: HeldObjects::new(by_all),
             cursors: Cursors::default(),
         }
     }

@@ -14,6 +14,7 @@ use super::PG_CATALOG;
 use super::date_formats::strftime_format;
 use super::empty_tables::replace_empty;
 use super::functions::LIKE_PATTERN;
+use super::table_specs::is_catalog_table;
 
 /// Returns a statement with what DataFusion supports.
 pub(in crate::postgres) fn rewritten(mut statement: Statement) -> Statement {
@@ -108,7 +109,7 @@ fn reads_catalog(select: &Select) -> bool {
             return false;
         };
         let mut names = name.0.iter().filter_map(|part| part.as_ident());
-        names.any(|name| name.value.starts_with("pg_"))
+        names.any(|name| name.value == PG_CATALOG || is_catalog_table(&name.value))
     })
 }
 
@@ -166,6 +167,16 @@ fn rewrite(expression: &mut Expr) {
         }
         // Texts are compared by their bytes.
         Expr::Collate { expr, .. } => *expression = (**expr).clone(),
+        // Clients send bytes as `'\x…'::bytea`, which DataFusion takes for a text.
+        Expr::Cast {
+            expr,
+            data_type: DataType::Bytea,
+            ..
+        } => {
+            if let Some(digits) = hexadecimal(expr) {
+                *expression = Expr::value(Value::HexStringLiteral(digits));
+            }
+        }
         Expr::Cast {
             expr, data_type, ..
         } => match kind_of(data_type) {
@@ -219,6 +230,18 @@ fn kind_of(data_type: &DataType) -> Option<Kind> {
         | "regrole" | "regnamespace" => Kind::Text,
         _ => return None,
     })
+}
+
+/// Returns the digits of a constant in PostgreSQL's hexadecimal form of bytes.
+fn hexadecimal(expression: &Expr) -> Option<String> {
+    let Expr::Value(value) = expression else {
+        return None;
+    };
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else {
+        return None;
+    };
+    let digits = text.strip_prefix("\\x")?;
+    hex::decode(digits).is_ok().then(|| digits.to_owned())
 }
 
 fn is_text(expression: &Expr) -> bool {
@@ -294,6 +317,8 @@ mod tests {
             "SELECT a, max(b) FROM grains WHERE c = $1 GROUP BY a ORDER BY a LIMIT 3",
             "SELECT (SELECT x FROM state AS s WHERE s.a = g.a) FROM grains AS g",
             "SELECT ARRAY(SELECT a FROM grains)",
+            "WITH pg_sizes AS (SELECT 1 AS n) SELECT (SELECT n FROM pg_sizes)",
+            "WITH pg_sizes AS (SELECT 1 AS n) SELECT ARRAY(SELECT n FROM pg_sizes)",
             "SELECT CAST(a AS TEXT) FROM grains WHERE a ~ 'x'",
             "SELECT * FROM pg_index",
             "SELECT count(*) FROM pg_index",
@@ -316,6 +341,10 @@ mod tests {
                 "SELECT a FROM t WHERE a ~ 'x'",
             ),
             ("SELECT pg_catalog.version()", "SELECT version()"),
+            (
+                r"SELECT a FROM t WHERE b = '\x00fF'::bytea OR b = 'text'::bytea",
+                "SELECT a FROM t WHERE b = X'00fF' OR b = 'text'::BYTEA",
+            ),
             (
                 "SELECT a FROM t WHERE a NOT LIKE $1 || '%' ESCAPE '/'",
                 "SELECT a FROM t WHERE a NOT LIKE like_pattern($1 || '%', '/')",

@@ -1,6 +1,13 @@
 //! The columns of PostgreSQL's catalog that clients read, with their values where a row doesn't
 //! give one.
 
+/// Returns true for the name of one of the tables.
+pub(super) fn is_catalog_table(name: &str) -> bool {
+    TABLES
+        .iter()
+        .any(|(known, _)| known.eq_ignore_ascii_case(name))
+}
+
 /// The tables: name, and columns as `name:type` with the types `i` (integer), `t` (text), `b`
 /// (boolean) and `l` (list of texts), in capitals if the value is NULL unless a row gives it; an
 /// integer is 0, a text empty and a boolean false otherwise. All that the lake has no equivalent

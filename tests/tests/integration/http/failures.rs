@@ -67,6 +67,11 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let row = "SELECT repeat('x', 20000000 + value) AS wide FROM range(0, 10)";
     let row = server.sql(row).await;
     assert_eq!((row.status, &*code(&row)), (422, "MEMORY_LIMIT"));
+    // Nor may a function make so much, whatever the memory.
+    let call = "SELECT repeat('x', 300000000 + value) AS wide FROM range(0, 1)";
+    let call = server.sql(call).await;
+    assert_eq!((call.status, &*code(&call)), (422, "MEMORY_LIMIT"));
+    assert!(call.body.contains("no option raises"), "{}", call.body);
     assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
     server.end().await;
 }
