@@ -55,9 +55,8 @@ impl Branch {
         self.last = point.last;
     }
 
-    /// Appends a message. One without a time gets that of its line in the
-    /// `options`. A message that the adapter doesn't
-    /// read is a fault.
+    /// Appends a message. One without a time gets that of its line in the `options`. A message
+    /// that the adapter doesn't read is a fault.
     pub(super) fn read(
         &mut self,
         merged: MergedMessage,
