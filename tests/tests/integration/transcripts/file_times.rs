@@ -209,7 +209,13 @@ fn what_was_erased_does_not_come_back_with_a_longer_log() {
             false => &["ingest", "users"],
         };
         sandbox.run("lake", 0, ingest);
-        let erase = ["--subject", "marguerite", "--execute", "--exclusive"];
+        let erase = [
+            "--subject",
+            "marguerite",
+            "--text-mentions",
+            "--execute",
+            "--exclusive",
+        ];
         let certificate = sandbox.run("lake", 0, &[&["erase"], &erase[..]].concat());
         assert_eq!(certificate["scope"]["grains"], 2, "{certificate}");
         replace(&path, &lines, 1);
