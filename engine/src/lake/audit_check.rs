@@ -9,6 +9,7 @@ use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
 use super::open_checks::damage_to_head;
+use super::stated_versions::StatedVersions;
 use super::{AUDIT, ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -40,7 +41,8 @@ impl Lake {
         Ok(verdict)
     }
 
-    /// Returns how the tables differ from `heads.json` and from the last of `entries`.
+    /// Returns how the tables differ from `heads.json`, from the last of `entries`, and from what
+    /// commits to other tables state.
     async fn damaged_tables(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
         let mut problems = Vec::new();
         let heads = match Heads::load(&self.location).await {
@@ -66,8 +68,11 @@ impl Lake {
             }
         }
         problems.extend(self.removed_entries(entries).await?);
+        let stated = StatedVersions::read(&self.location).await?;
+        let put_back = stated.differences(&self.location, entries).await?;
         let rolled_back = self.rolled_back_tables(entries).await?;
-        problems.extend(rolled_back.into_iter().map(|(_, cause)| cause));
+        let differing = put_back.into_iter().chain(rolled_back);
+        problems.extend(differing.map(|(_, cause)| cause));
         Ok(problems)
     }
 

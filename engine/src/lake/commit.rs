@@ -4,7 +4,8 @@
 //! write data files ─▶ publish them ─▶ commit to `_delta_log` ─▶ merge the new version into heads.json
 //! ```
 //!
-//! A commit contains the digests of the commits before it. A process that is killed between the
+//! A commit contains the digests of the commits before it, and of the newest commits of the other
+//! tables. A process that is killed between the
 //! commit and the last step leaves a log that is ahead of its head, which is sound.
 
 use std::collections::btree_map::Entry;
@@ -24,6 +25,7 @@ use super::file_actions::{add_action, remove_action};
 use super::heads::{CheckpointHead, HEADS, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
 use super::row_versions::RowVersions;
+use super::stated_versions::OTHER_TABLES;
 use super::table::{CHECKPOINT_INTERVAL, Change, DataFile, Table, delta_error, read_log};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -218,7 +220,13 @@ impl Table {
         let transactions = change.transactions.iter().map(transaction).collect();
         let mut info = change.info.clone();
         info.insert(OPERATION.to_owned(), Value::from(operation));
-        info.insert(SEALED.to_owned(), self.earlier_commit_digests().await?);
+        let heads = Heads::load(self.location()).await?.unwrap_or_default();
+        let others = heads.newest_commits_besides(self.name());
+        info.insert(OTHER_TABLES.to_owned(), serde_json::json!(others));
+        info.insert(
+            SEALED.to_owned(),
+            self.earlier_commit_digests(&heads).await?,
+        );
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)
             .with_metadata(info)
@@ -275,11 +283,8 @@ impl Table {
 
     /// Returns the digests of the newest commits that this handle sees, for the next commit to
     /// contain. This chain lets `verify` detect a changed entry of the log.
-    async fn earlier_commit_digests(&self) -> Result<Value> {
-        let heads = Heads::load(self.location()).await?;
-        let head = heads
-            .as_ref()
-            .and_then(|heads| heads.tables.get(self.name()));
+    async fn earlier_commit_digests(&self, heads: &Heads) -> Result<Value> {
+        let head = heads.tables.get(self.name());
         let seen = head
             .into_iter()
             .flat_map(|head| head.entries.range(..=self.version()));

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::commit::SEALED;
+use super::stated_versions::{OTHER_TABLES, StatedVersion};
 use super::table::FORMAT_VERSION_KEY;
+use super::upgrade::UPGRADE;
 use super::{AUDIT, ERASED};
 use crate::file_digest::FileDigest;
 
@@ -24,6 +26,8 @@ pub(super) const OPERATION: &str = "gristmill";
 pub(crate) struct CommitFacts {
     /// The digests of commits before it, by their versions.
     pub(crate) sealed: BTreeMap<u64, FileDigest>,
+    /// The newest commits of other tables when it was made.
+    pub(super) other_tables: BTreeMap<String, StatedVersion>,
     /// The version of the lake's format in the metadata, if it has some; 0 if they lack it.
     pub(crate) format: Option<u32>,
     /// When it was written, in milliseconds since 1970.
@@ -90,6 +94,9 @@ impl CommitFacts {
                 let sealed: BTreeMap<u64, FileDigest> = serde_json::from_value(sealed)?;
                 self.sealed.extend(sealed);
             }
+            if let Some(stated) = info.remove(OTHER_TABLES) {
+                self.other_tables = serde_json::from_value(stated)?;
+            }
         }
         if let Some(metadata) = line.meta_data {
             let configuration = metadata.get("configuration");
@@ -106,6 +113,12 @@ impl CommitFacts {
             self.removed.push(file.path);
         }
         Ok(())
+    }
+
+    /// Returns whether it is a commit of a lake that has heads: one that has digests of commits
+    /// before it, and isn't of an upgrade.
+    pub(super) fn is_after_upgrade(&self) -> bool {
+        !self.sealed.is_empty() && self.operation.as_deref() != Some(UPGRADE)
     }
 
     /// Returns whether it may remove rows of `table` without others in their place.

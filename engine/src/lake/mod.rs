@@ -28,6 +28,7 @@
 //! | `read_ahead` | how is the end of a Parquet file one request? |
 //! | `heads` | which version does each table have at least? |
 //! | `locks` | how does one process at a time change a lake in a folder? |
+//! | `stated_versions` | which versions do the commits of the tables state of each other? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
 //! | `open_for_queries` | which tables does a process open that only queries the lake, or that reads no grains? |
@@ -102,6 +103,7 @@ mod segment_cache;
 mod segment_workers;
 mod sidecar;
 mod staged_files;
+mod stated_versions;
 mod table;
 mod tombstones;
 mod upgrade;
@@ -157,6 +159,7 @@ pub use segment_workers::{Outcomes, SegmentJob, SegmentWorkers};
 pub use sidecar::{Segment, open_sidecar};
 pub(crate) use sidecar::{open_cached_sidecar, publish_sidecars};
 pub(crate) use staged_files::is_staged;
+pub(crate) use stated_versions::StatedVersions;
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 pub(crate) use tombstones::{ADOPTED, ErasedRow};

@@ -17,6 +17,9 @@ use super::{FORMAT_VERSION, Lake};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
+/// The name of the work of commits that add digests.
+pub(super) const UPGRADE: &str = "upgrade";
+
 /// How often a table is retried whose files another writer changed meanwhile.
 const ATTEMPTS: usize = 5;
 
@@ -88,7 +91,7 @@ impl Table {
                 return Ok(());
             }
             // Without retries: a commit in between may have removed such a file.
-            match self.commit(change, "upgrade", 0).await {
+            match self.commit(change, UPGRADE, 0).await {
                 Err(EngineError::Conflict(_)) => self.refresh().await?,
                 committed => return committed.map(drop),
             }

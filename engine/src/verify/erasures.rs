@@ -18,8 +18,7 @@ use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
 use crate::lake::{
-    ACCEPT, ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake,
-    RESUMED,
+    ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake, RESUMED,
 };
 
 /// The remedy for a damaged certificate.
@@ -89,20 +88,37 @@ async fn check_audit_log(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<Vec
         check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
     }
     lost_rows::check(lake, &entries, check).await?;
-    // Logs of earlier formats are rewritten by the upgrade. A table that its own log or head shows
-    // to be damaged is a problem already.
-    let has_heads = lake.grains.format_version() >= FIRST_WITH_HEADS;
-    if has_heads && check.findings.bad_count() == 0 {
-        for (table, cause) in lake.rolled_back_tables(&entries).await? {
-            check.found(problem(
-                table,
-                &format!("{table}/_delta_log"),
-                &cause,
-                ACCEPT,
-            ));
-        }
+    let (format, least) = (lake.grains.format_version(), check.stated.least_format());
+    if format < least {
+        check.found(lost_rows::format_set_back(least, format));
+    }
+    // Logs of earlier formats are rewritten by the upgrade.
+    if format >= FIRST_WITH_HEADS {
+        check_stated_versions(lake, &entries, check).await?;
     }
     Ok(entries)
+}
+
+/// Compares the tables with what `entries` of the audit log and commits to other tables state of
+/// them, unless something is wrong already: a table that its own log or head shows to be damaged
+/// differs from both.
+async fn check_stated_versions(
+    lake: &Lake,
+    entries: &[AuditRow],
+    check: &mut TablesCheck<'_>,
+) -> Result<()> {
+    if check.findings.bad_count() == 0 {
+        for (table, cause) in lake.rolled_back_tables(entries).await? {
+            lost_rows::report(check, table, &cause, None);
+        }
+    }
+    if check.findings.bad_count() == 0 {
+        let stated = std::mem::take(&mut check.stated);
+        for (table, cause) in stated.differences(lake.location(), entries).await? {
+            lost_rows::report(check, table, &cause, None);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the digests of the copies of tombstones that the audit log has, by their erasures.

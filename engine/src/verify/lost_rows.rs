@@ -107,7 +107,13 @@ pub(super) async fn check(
     Ok(())
 }
 
-fn report(check: &mut TablesCheck<'_>, table: &'static str, cause: &str, rows: Option<u64>) {
+/// Adds the problem of a log that lost something, for `cause`.
+pub(super) fn report(
+    check: &mut TablesCheck<'_>,
+    table: &'static str,
+    cause: &str,
+    rows: Option<u64>,
+) {
     let mut found = problem(table, &format!("{table}/_delta_log"), cause, ACCEPT);
     found.rows = rows.filter(|rows| *rows > 1);
     check.found(found);

@@ -24,8 +24,8 @@ use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
     ACCEPT, CommitFacts, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile,
-    REMEDY_OF_LOGS, RowsOfLog, TABLES, Table, TableHead, head_damage, remedy_of_changed_file,
-    remedy_of_lost_file,
+    REMEDY_OF_LOGS, RowsOfLog, StatedVersions, TABLES, Table, TableHead, head_damage,
+    remedy_of_changed_file, remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
 
@@ -61,6 +61,8 @@ pub(super) struct TablesCheck<'l> {
     pub(super) coverage: Vec<TableCoverage>,
     /// What the logs so far have lost.
     pub(super) lost: LostInLogs,
+    /// What the logs so far state about each other.
+    pub(super) stated: StatedVersions,
     /// The data files so far that no log names.
     pub(super) unreferenced: UnreferencedFiles,
 }
@@ -98,6 +100,7 @@ impl<'l> TablesCheck<'l> {
             findings,
             coverage: Vec::new(),
             lost: LostInLogs::default(),
+            stated: StatedVersions::default(),
             unreferenced: UnreferencedFiles::default(),
         })
     }
@@ -312,9 +315,11 @@ impl<'l> TablesCheck<'l> {
             let Some(bytes) = self.location.read_small(&file.path).await? else {
                 continue;
             };
-            found.insert(file.version, (FileDigest::of(&bytes), file.path.clone()));
+            let digest = FileDigest::of(&bytes);
+            found.insert(file.version, (digest, file.path.clone()));
             match CommitFacts::parse(&bytes) {
                 Ok(commit) => {
+                    self.stated.add(name, file.version, digest, &commit);
                     for (version, digest) in &commit.sealed {
                         let witness = || (*digest, format!("version {}", file.version));
                         known.entry(*version).or_insert_with(witness);

@@ -1,7 +1,7 @@
 //! What was set back to an earlier version: a table together with its head, and erased grains.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_engine::FileDigest;
@@ -70,6 +70,64 @@ async fn a_table_that_was_replaced_by_that_of_another_lake_is_reported() {
     std::fs::rename(other.path("rejects"), lab.path("rejects")).unwrap();
     edit_heads(&lab, |text| remove_head(text, "rejects"));
     assert_eq!(problems_with(&lab, "is that of another table").await, 1);
+}
+
+/// Copies the file or folder `from` to `to`, which is replaced.
+fn copy(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::remove_dir_all(to).ok();
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_whose_traces_were_replaced_by_a_backup_is_reported() {
+    const PARTS: [&str; 4] = ["audit", "erased", "erasures", "heads.json"];
+    let event = r#"{"type":"event","content":"hello","user_id":"ada-4711-k9","created_at":1}"#;
+    // A lake with earlier erasures has all parts.
+    let other = event.replace("ada-4711-k9", "ben-0815-x1");
+    for (number, parts) in [&PARTS[..], &["audit", "heads.json"]]
+        .into_iter()
+        .enumerate()
+    {
+        let lab = Lab::new(1, 20, false).await;
+        lab.ingest("two.frames", &[blob_of(event), blob_of(&other)])
+            .await;
+        let forget = async |id: &str| {
+            let request = SubjectRequest::of_person([id]);
+            let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+            assert_eq!(erased.unwrap().scope.grains, 1);
+        };
+        forget("ben-0815-x1").await;
+        let backup = tempfile::tempdir().unwrap();
+        for part in parts {
+            copy(&lab.path(part), &backup.path().join(part));
+        }
+        forget("ada-4711-k9").await;
+        assert_eq!(lab.verify().await.problems, []);
+        for part in parts {
+            copy(&backup.path().join(part), &lab.path(part));
+        }
+        // Later commands don't hide it.
+        for round in 0..2 {
+            let problems = lab.verify().await.problems;
+            assert!(!problems.is_empty(), "{number}, {round}");
+            let verdict = lab.lake().await.verify_audit().await.unwrap();
+            assert!(verdict.bad > 0, "{number}, {round}");
+            lab.ingest("later.frames", &lab.blobs(5 + round, 20)).await;
+        }
+        let mut lake = lab.lake().await;
+        lake.accept_logs().await.unwrap();
+        let left = lab.verify().await.problems;
+        // Certificates without an entry stay a problem.
+        assert!(number == 1 || left.is_empty(), "{left:#?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
