@@ -54,6 +54,7 @@
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
 //! | `step_limits` | How long may texts and lists be that are compared piece by piece? |
+//! | `pass_through` | Which operators pass on all rows of one input? |
 //! | `window_limits` | How large may the results of a window function be? |
 //! | `timed_patterns` | How long may the searches for all matches of a pattern take? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
@@ -148,6 +149,7 @@ mod no_lake;
 mod page_index_reader;
 mod parameters;
 mod partitioned_windows;
+mod pass_through;
 mod pattern;
 mod percentiles;
 mod plan_size;

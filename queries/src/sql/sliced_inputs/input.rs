@@ -1,19 +1,15 @@
 //! The input of an operator that repeats wide values: its batches are measured or sliced.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeRecursion::Continue};
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::super::pass_through::{PassThrough, PassThroughExec};
 use super::Limits;
 use super::measured_side::MeasuredSide;
 use super::paced_batches::PacedBatches;
@@ -34,96 +30,35 @@ pub(super) enum Handling {
     Paced,
 }
 
-/// The input of an operator, in which nothing is changed but the size of batches.
-#[derive(Debug)]
-pub(super) struct SlicedInputExec {
-    input: Arc<dyn ExecutionPlan>,
-    handling: Handling,
-    limits: Limits,
+/// Changes nothing but the size of batches.
+#[derive(Debug, Clone)]
+pub(super) struct SlicedInput {
+    pub(super) handling: Handling,
+    pub(super) limits: Limits,
 }
 
-impl SlicedInputExec {
-    pub(super) fn over(
-        input: &Arc<dyn ExecutionPlan>,
-        handling: Handling,
-        limits: Limits,
-    ) -> Arc<dyn ExecutionPlan> {
-        Arc::new(SlicedInputExec {
-            input: Arc::clone(input),
-            handling,
-            limits,
-        })
-    }
-}
+impl PassThrough for SlicedInput {
+    const NAME: &'static str = "SlicedInputExec";
 
-impl DisplayAs for SlicedInputExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let handling = match &self.handling {
+    fn details(&self) -> Option<&'static str> {
+        Some(match &self.handling {
             Handling::Sliced(_) => "sliced",
             Handling::Paired { .. } => "paired",
             Handling::Paced => "paced",
-        };
-        write!(out, "SlicedInputExec: {handling}")
-    }
-}
-
-impl ExecutionPlan for SlicedInputExec {
-    fn name(&self) -> &str {
-        "SlicedInputExec"
+        })
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.as_slice() {
-            [input] => {
-                let handling = self.handling.clone();
-                Ok(SlicedInputExec::over(input, handling, self.limits))
-            }
-            _ => internal_err!("a sliced input has one input"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// A query that runs again pushes the filters of its joins into scans again.
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let batch_rows = context.session_config().batch_size();
-        let input = self.input.execute(partition, context)?;
+        let input = plan.input.execute(partition, context)?;
+        let schema = plan.schema();
         if matches!(self.handling, Handling::Paced) {
             let paced = PacedBatches::of(input, batch_rows);
-            let schema = self.schema();
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, paced)));
         }
         let (limits, handling) = (self.limits, self.handling.clone());
@@ -135,7 +70,7 @@ impl ExecutionPlan for SlicedInputExec {
             .map_ok(|slices| stream::iter(slices.into_iter().map(Ok::<_, DataFusionError>)))
             .try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
+            schema,
             batches.boxed(),
         )))
     }

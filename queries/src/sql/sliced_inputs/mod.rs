@@ -33,8 +33,9 @@ use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
-use self::input::{Handling, SlicedInputExec};
+use self::input::{Handling, SlicedInput};
 use self::measured_side::MeasuredSide;
+use super::pass_through::PassThroughExec;
 
 /// Bytes of the copies that an operator makes of a value for one batch.
 const COPIED_BYTES: usize = 32 << 20;
@@ -69,10 +70,10 @@ pub(super) fn paced(input: &Arc<dyn ExecutionPlan>, batch_rows: usize) -> Arc<dy
         copied_bytes: COPIED_BYTES,
         batch_rows,
     };
-    SlicedInputExec::over(input, Handling::Paced, limits)
+    limits.over(input, Handling::Paced)
 }
 
-/// Puts a [`SlicedInputExec`] below the operators that may repeat wide values. It runs after the
+/// Puts a [`SlicedInput`] below the operators that may repeat wide values. It runs after the
 /// rules that handle DataFusion's operators.
 #[derive(Debug)]
 pub(super) struct SlicedInputsRule {
@@ -118,13 +119,19 @@ struct Limits {
 }
 
 impl Limits {
+    /// Returns `input` with `handling`.
+    fn over(self, input: &Arc<dyn ExecutionPlan>, handling: Handling) -> Arc<dyn ExecutionPlan> {
+        let limits = self;
+        PassThroughExec::over(input, SlicedInput { handling, limits })
+    }
+
     /// Returns `plan` with inputs that are sliced or counted where that is necessary.
     fn with_sliced_inputs(
         self,
         plan: Arc<dyn ExecutionPlan>,
     ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
         let constants = self.bytes_of_constants(&plan)?;
-        let over = |input, handling| SlicedInputExec::over(input, handling, self);
+        let over = |input, handling| self.over(input, handling);
         let children: Vec<_> = plan.children().into_iter().cloned().collect();
         let inputs = match children.as_slice() {
             [left, right] if plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>() => {

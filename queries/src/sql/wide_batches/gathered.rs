@@ -1,26 +1,21 @@
 //! Batches that are gathered by rows and by bytes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeRecursion::Continue};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::Boundedness;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{TryStreamExt, stream};
 
+use super::super::pass_through::{PassThrough, PassThroughExec};
 use super::super::wide_rows::batch_bytes;
 use super::{GatherLimits, joins};
 
@@ -43,93 +38,46 @@ pub(super) fn bounded(
         Some(filter) => Arc::new(filter.with_batch_size(1)?),
         None => match plan.downcast_ref::<RepartitionExec>() {
             Some(exchange) if !exchange.preserve_order() => {
-                let input = UngatheredExec::over(exchange.input());
+                let input = PassThroughExec::over(exchange.input(), Ungathered);
                 let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
                 Arc::clone(plan).replace_children(vec![input], options)?
             }
             _ => return Ok(None),
         },
     };
-    Ok(Some(Arc::new(GatheredExec {
-        input: ungathered,
+    let gathered = Gathered {
         properties: Arc::clone(plan.properties()),
         limits,
-    })))
+    };
+    Ok(Some(PassThroughExec::over(&ungathered, gathered)))
 }
 
-/// Gathers the rows of its input in batches of a number of rows, or of fewer if they are wide.
-#[derive(Debug)]
-struct GatheredExec {
-    input: Arc<dyn ExecutionPlan>,
+/// Gathers rows in batches of a number of rows, or of fewer if they are wide.
+#[derive(Debug, Clone)]
+struct Gathered {
     /// Those of the operator when it gathered itself.
     properties: Arc<PlanProperties>,
     limits: GatherLimits,
 }
 
-impl DisplayAs for GatheredExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "GatheredExec")
-    }
-}
+impl PassThrough for Gathered {
+    const NAME: &'static str = "GatheredExec";
 
-impl ExecutionPlan for GatheredExec {
-    fn name(&self) -> &str {
-        "GatheredExec"
+    fn properties_over(&self, _: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        Arc::clone(&self.properties)
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(GatheredExec {
-                input,
-                properties: Arc::clone(&self.properties),
-                limits: self.limits,
-            })),
-            Err(_) => internal_err!("rows are gathered of one input"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// A query that runs again pushes the filters of its joins into scans again.
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let (schema, limits) = (self.schema(), self.limits);
+        let (schema, limits) = (plan.schema(), self.limits);
         let gathered = BatchCoalescer::new(Arc::clone(&schema), limits.rows)
             .with_biggest_coalesce_batch_size(Some(limits.rows / 2));
         let gathering = Gathering {
-            input: Some(self.input.execute(partition, context)?),
+            input: Some(plan.input.execute(partition, context)?),
             gathered,
             bytes: 0,
             limits,
@@ -193,80 +141,25 @@ impl Gathering {
 }
 
 /// The input of an exchange, which doesn't gather rows of an input without an end.
-#[derive(Debug)]
-struct UngatheredExec {
-    input: Arc<dyn ExecutionPlan>,
-    properties: Arc<PlanProperties>,
-}
+#[derive(Debug, Clone)]
+struct Ungathered;
 
-impl UngatheredExec {
-    fn over(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+impl PassThrough for Ungathered {
+    const NAME: &'static str = "UngatheredExec";
+
+    fn properties_over(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
         let endless = Boundedness::Unbounded {
             requires_infinite_memory: false,
         };
-        let properties = PlanProperties::clone(input.properties()).with_boundedness(endless);
-        Arc::new(UngatheredExec {
-            input: Arc::clone(input),
-            properties: Arc::new(properties),
-        })
-    }
-}
-
-impl DisplayAs for UngatheredExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "UngatheredExec")
-    }
-}
-
-impl ExecutionPlan for UngatheredExec {
-    fn name(&self) -> &str {
-        "UngatheredExec"
+        Arc::new(PlanProperties::clone(input.properties()).with_boundedness(endless))
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.as_slice() {
-            [input] => Ok(UngatheredExec::over(input)),
-            _ => internal_err!("an exchange has one input"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// As [`GatheredExec`].
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
+        plan.input.execute(partition, context)
     }
 }

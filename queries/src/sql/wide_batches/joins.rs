@@ -10,10 +10,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, JoinOnRef, SortMergeJoinExec};
 
+use super::super::pass_through::PassThroughExec;
 use super::GatherLimits;
 use super::joined_widths::JoinedWidths;
-use super::restored::{RestoredExec, RestoredFilter};
-use super::viewed::{InputColumns, ViewedInputExec};
+use super::restored::{Restored, RestoredFilter};
+use super::viewed::{InputColumns, ViewedInput};
 
 /// Returns true if values of a type may be wide.
 pub(super) fn may_be_wide(kind: &DataType) -> bool {
@@ -52,7 +53,7 @@ pub(super) fn bounded(
         let joined = join.builder().recompute_properties();
         let joined = joined.with_new_children(vec![left, right])?;
         let joined = joined.with_filter(filter).build_exec()?;
-        return Ok(Some(RestoredExec::over(joined, plan, limits)));
+        return Ok(Some(Restored::over(&joined, plan, limits)));
     }
     let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() else {
         return Ok(None);
@@ -68,7 +69,7 @@ pub(super) fn bounded(
         return Ok(None);
     };
     let [left, right] = sides.inputs([true, true]);
-    let joined = SortMergeJoinExec::try_new(
+    let joined: Arc<dyn ExecutionPlan> = Arc::new(SortMergeJoinExec::try_new(
         left,
         right,
         join.on().to_vec(),
@@ -76,8 +77,8 @@ pub(super) fn bounded(
         join.join_type(),
         join.sort_options().to_vec(),
         join.null_equality(),
-    )?;
-    Ok(Some(RestoredExec::over(Arc::new(joined), plan, limits)))
+    )?);
+    Ok(Some(Restored::over(&joined, plan, limits)))
 }
 
 fn restored(filter: Option<&JoinFilter>, limits: GatherLimits) -> Result<Option<RestoredFilter>> {
@@ -131,10 +132,13 @@ impl<'p> Sides<'p> {
     /// Returns what the join reads. The memory of wide texts counts for the sides of `counted`.
     fn inputs(&self, counted: [bool; 2]) -> [Arc<dyn ExecutionPlan>; 2] {
         [0, 1].map(|side| {
-            let columns = self.columns[side].clone();
-            let schema = Arc::clone(&self.schemas[side]);
-            let input = ViewedInputExec::new(self.inputs[side], schema, columns);
-            Arc::new(input.joined(&self.widths, side, counted[side])) as _
+            let viewed = ViewedInput {
+                schema: Arc::clone(&self.schemas[side]),
+                columns: self.columns[side].clone(),
+                joined: Some((Arc::clone(&self.widths), side)),
+                is_counted: counted[side],
+            };
+            PassThroughExec::over(self.inputs[side], viewed)
         })
     }
 

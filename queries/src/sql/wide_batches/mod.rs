@@ -4,7 +4,7 @@
 //! memory pool doesn't count: 2,048 texts of 20 MB are 40 GB, and an allocation that fails ends the
 //! process. A join repeats the same text for many rows, too.
 //!
-//! Filters and exchanges pass their rows on as they come, and a [`GatheredExec`] above them gathers
+//! Filters and exchanges pass their rows on as they come, and a `GatheredExec` above them gathers
 //! as many, but at most [`GATHERED_BYTES`]. Joins on equal columns read texts as views, which share
 //! their bytes, and a `RestoredExec` above them makes texts again, of few rows at a time if they
 //! are wide. Keys and lists aren't views: a join that might gather too many bytes of them is

@@ -7,18 +7,16 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeRecursion::Continue};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::super::pass_through::{PassThrough, PassThroughExec};
 use super::super::sliced_inputs::bytes_of_constants;
 use super::super::wide_rows::batch_bytes;
 use super::GatherLimits;
@@ -54,97 +52,47 @@ fn restored(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 /// Makes texts of the views of a join.
-#[derive(Debug)]
-pub(super) struct RestoredExec {
-    input: Arc<dyn ExecutionPlan>,
+#[derive(Debug, Clone)]
+pub(super) struct Restored {
     /// Those of the join over texts.
     properties: Arc<PlanProperties>,
     limits: GatherLimits,
 }
 
-impl RestoredExec {
-    /// Returns the rows of `input` with the types of `original`.
+impl Restored {
+    /// Returns the rows of `joined` with the types of `original`.
     pub(super) fn over(
-        input: Arc<dyn ExecutionPlan>,
+        joined: &Arc<dyn ExecutionPlan>,
         original: &Arc<dyn ExecutionPlan>,
         limits: GatherLimits,
     ) -> Arc<dyn ExecutionPlan> {
-        Arc::new(RestoredExec {
-            input,
-            properties: Arc::clone(original.properties()),
-            limits,
-        })
+        let properties = Arc::clone(original.properties());
+        PassThroughExec::over(joined, Restored { properties, limits })
     }
 }
 
-impl DisplayAs for RestoredExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "RestoredExec")
-    }
-}
+impl PassThrough for Restored {
+    const NAME: &'static str = "RestoredExec";
 
-impl ExecutionPlan for RestoredExec {
-    fn name(&self) -> &str {
-        "RestoredExec"
+    fn properties_over(&self, _: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        Arc::clone(&self.properties)
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(RestoredExec {
-                input,
-                properties: Arc::clone(&self.properties),
-                limits: self.limits,
-            })),
-            Err(_) => internal_err!("texts are made of one input"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// A query that runs again pushes the filters of its joins into scans again.
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let (schema, limits) = (self.schema(), self.limits);
-        let batches = self.input.execute(partition, context)?;
+        let (schema, limits) = (plan.schema(), self.limits);
+        let batches = plan.input.execute(partition, context)?;
         let batches = batches.map_ok(move |batch| {
             let schema = Arc::clone(&schema);
             let parts = stream::iter(parts(batch, 0, limits));
             parts.map(move |part| restored(&part, &schema))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
+            plan.schema(),
             batches.try_flatten().boxed(),
         )))
     }

@@ -1,7 +1,6 @@
 //! The input of a join, in which texts are views.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -11,19 +10,15 @@ use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, SchemaRef, StringViewType};
 use bytes::Bytes;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeRecursion::Continue};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::StreamExt;
 
+use super::super::pass_through::{PassThrough, PassThroughExec};
 use super::super::wide_rows::value_bytes;
 use super::joined_widths::{JoinedWidths, wide_rows};
 use super::joins::may_be_wide;
@@ -61,123 +56,46 @@ impl InputColumns {
     }
 }
 
-/// The input of a join.
+/// Makes views of the texts that a join reads.
 #[derive(Debug, Clone)]
-pub(super) struct ViewedInputExec {
-    input: Arc<dyn ExecutionPlan>,
-    properties: Arc<PlanProperties>,
-    columns: InputColumns,
+pub(super) struct ViewedInput {
+    /// With views.
+    pub(super) schema: SchemaRef,
+    pub(super) columns: InputColumns,
     /// The join's widths, and which side of it this is.
-    joined: Option<(Arc<JoinedWidths>, usize)>,
+    pub(super) joined: Option<(Arc<JoinedWidths>, usize)>,
     /// True if the memory of wide texts counts until no row has them.
-    is_counted: bool,
+    pub(super) is_counted: bool,
 }
 
-impl ViewedInputExec {
-    /// Returns the same rows with the types of `schema`.
-    pub(super) fn new(
-        input: &Arc<dyn ExecutionPlan>,
-        schema: SchemaRef,
-        columns: InputColumns,
-    ) -> ViewedInputExec {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+impl PassThrough for ViewedInput {
+    const NAME: &'static str = "ViewedInputExec";
+
+    fn properties_over(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&self.schema)),
             input.output_partitioning().clone(),
             input.pipeline_behavior(),
             input.boundedness(),
-        );
-        ViewedInputExec {
-            input: Arc::clone(input),
-            properties: Arc::new(properties),
-            columns,
-            joined: None,
-            is_counted: false,
-        }
+        ))
     }
 
-    /// Returns it as a side of a join.
-    pub(super) fn joined(
-        self,
-        widths: &Arc<JoinedWidths>,
-        side: usize,
-        is_counted: bool,
-    ) -> ViewedInputExec {
-        ViewedInputExec {
-            joined: Some((Arc::clone(widths), side)),
-            is_counted,
-            ..self
-        }
-    }
-}
-
-impl DisplayAs for ViewedInputExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "ViewedInputExec")
-    }
-}
-
-impl ExecutionPlan for ViewedInputExec {
-    fn name(&self) -> &str {
-        "ViewedInputExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(ViewedInputExec {
-                input,
-                ..Self::clone(&self)
-            })),
-            Err(_) => internal_err!("views are made of one input"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// A query that runs again pushes the filters of its joins into scans again.
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let viewing = Viewing {
-            schema: self.schema(),
+            schema: Arc::clone(&self.schema),
             columns: self.columns.clone(),
             joined: self.joined.clone(),
             pool: self.is_counted.then(|| Arc::clone(context.memory_pool())),
         };
-        let batches = self.input.execute(partition, context)?;
+        let batches = plan.input.execute(partition, context)?;
         let batches = batches.map(move |batch| viewing.viewed(&batch?));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
+            plan.schema(),
             batches.boxed(),
         )))
     }

@@ -4,30 +4,23 @@
 //! DataFusion's hold all rows of their input for a frame with an open end, and those of a frame
 //! otherwise, and make a column of them of each constant argument. No memory pool counts that.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
 use arrow::array::RecordBatch;
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{
-    Transformed, TransformedResult, TreeNode, TreeNodeRecursion, TreeNodeRecursion::Continue,
-};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use futures::{StreamExt, stream};
 
 use super::super::partitioned_windows::PartitionedWindowExec;
+use super::super::pass_through::{PassThrough, PassThroughExec};
 use super::super::sliced_inputs::bytes_of_constants;
 use super::super::wide_rows::value_bytes;
 use super::held_rows::{HeldRows, OperatorMemory};
@@ -57,16 +50,21 @@ impl WindowMemoryRule {
             return Ok(Transformed::no(plan));
         };
         let memory = OperatorMemory::new(self.limit);
+        let counted = |side, rows| CountedRows {
+            side,
+            rows,
+            memory: Arc::clone(&memory),
+        };
         let mut inputs = Vec::new();
         let mut width = RowWidth::of_constants(functions, batch_rows)?;
         for input in plan.children() {
             width.columns = input.schema().fields().len();
-            inputs.push(CountedRowsExec::over(input, Side::Read, width, &memory));
+            inputs.push(PassThroughExec::over(input, counted(Side::Read, width)));
         }
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         let window = plan.replace_children(inputs, options)?;
-        let counted = CountedRowsExec::over(&window, Side::PassedOn, width, &memory);
-        Ok(Transformed::yes(counted))
+        let counted = counted(Side::PassedOn, width);
+        Ok(Transformed::yes(PassThroughExec::over(&window, counted)))
     }
 }
 
@@ -146,102 +144,39 @@ enum Side {
     PassedOn,
 }
 
-/// Counts the rows of its input, and changes nothing.
-#[derive(Debug)]
-struct CountedRowsExec {
-    input: Arc<dyn ExecutionPlan>,
+/// Counts the rows, and changes nothing.
+#[derive(Debug, Clone)]
+struct CountedRows {
     side: Side,
     rows: RowWidth,
     memory: Arc<OperatorMemory>,
 }
 
-impl CountedRowsExec {
-    fn over(
-        input: &Arc<dyn ExecutionPlan>,
-        side: Side,
-        rows: RowWidth,
-        memory: &Arc<OperatorMemory>,
-    ) -> Arc<dyn ExecutionPlan> {
-        Arc::new(CountedRowsExec {
-            input: Arc::clone(input),
-            side,
-            rows,
-            memory: Arc::clone(memory),
-        })
-    }
-}
+impl PassThrough for CountedRows {
+    const NAME: &'static str = "CountedRowsExec";
 
-impl DisplayAs for CountedRowsExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = match self.side {
+    fn details(&self) -> Option<&'static str> {
+        Some(match self.side {
             Side::Read => "read",
             Side::PassedOn => "passed on",
-        };
-        write!(out, "CountedRowsExec: {side}")
-    }
-}
-
-impl ExecutionPlan for CountedRowsExec {
-    fn name(&self) -> &str {
-        "CountedRowsExec"
+        })
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.as_slice() {
-            [input] => {
-                let (side, rows) = (self.side, self.rows);
-                Ok(CountedRowsExec::over(input, side, rows, &self.memory))
-            }
-            _ => internal_err!("rows of one input are counted"),
-        }
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(Continue)
-    }
-
-    /// A query that runs again pushes the filters of its joins into scans again.
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn execute(
-        &self,
+        plan: &PassThroughExec<Self>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         match self.side {
             Side::PassedOn => {
                 let held = self.memory.start(partition, context.memory_pool());
-                let rows = self.input.execute(partition, context)?;
+                let rows = plan.input.execute(partition, context)?;
                 Ok(passed_on(rows, held, self.rows))
             }
             Side::Read => {
                 let held = self.memory.started(partition);
-                let rows = self.input.execute(partition, context)?;
+                let rows = plan.input.execute(partition, context)?;
                 Ok(match held {
                     Some(held) => read(rows, held, self.rows),
                     None => rows,
