@@ -38,10 +38,18 @@ pub struct LakeSnapshot {
 pub struct NewestLake {
     options: SqlOptions,
     current: Box<dyn CurrentSnapshot>,
-    /// When the version was the newest.
-    checked: RwLock<Instant>,
+    checked: RwLock<Checked>,
     /// Locked by the one request that looks for a newer version.
     look_up: Mutex<()>,
+}
+
+/// The result of the last look-up.
+#[derive(Debug, Clone)]
+struct Checked {
+    /// When the version was the newest.
+    at: Instant,
+    /// When a later look-up began that failed, and why.
+    failed: Option<(Instant, String)>,
 }
 
 /// The snapshot that requests read now.
@@ -76,6 +84,9 @@ pub enum SnapshotError {
     /// The query context can't be created.
     #[error("the lake can't be queried: {0}")]
     Context(#[from] DataFusionError),
+    /// A request that has looked for a newer version at the same time met this.
+    #[error("{0}")]
+    OfOther(String),
 }
 
 impl LakeSnapshot {
@@ -133,36 +144,44 @@ impl NewestLake {
         Ok(NewestLake {
             options,
             current: Box::new(RwLock::new(Arc::new(first))),
-            checked: RwLock::new(begun),
+            checked: RwLock::new(Checked {
+                at: begun,
+                failed: None,
+            }),
             look_up: Mutex::default(),
         })
     }
 
-    /// Returns a version that was the newest at most a second ago. Looks for a newer one at most
-    /// twice a second.
+    /// Returns a version that was the newest at most a second before this was called. Looks for a
+    /// newer one at most twice a second; one look-up serves all who wait for it.
     ///
     /// # Errors
     /// [`SnapshotError`] if there is a newer version that can't be read.
     pub async fn snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let _alone = match self.age() {
+        let called = Instant::now();
+        let age = |checked: Instant| called.saturating_duration_since(checked);
+        let (_alone, most) = match age(self.checked().at) {
             young if young < REFRESH_AGE => return Ok(self.current.get()),
-            age if age < MAX_AGE => match self.look_up.try_lock() {
-                Ok(alone) => alone,
+            young if young < MAX_AGE => match self.look_up.try_lock() {
+                Ok(alone) => (alone, REFRESH_AGE),
                 Err(_) => return Ok(self.current.get()),
             },
-            _ => self.look_up.lock().await,
+            _ => (self.look_up.lock().await, MAX_AGE),
         };
         // Another request may have looked meanwhile.
-        match self.age() < REFRESH_AGE {
-            true => Ok(self.current.get()),
-            false => self.reload().await,
+        match self.checked() {
+            checked if age(checked.at) < most => Ok(self.current.get()),
+            Checked {
+                failed: Some((begun, cause)),
+                ..
+            } if age(begun) < most => Err(SnapshotError::OfOther(cause)),
+            _ => self.reload().await,
         }
     }
 
-    /// Returns the time since the version was known to be the newest.
-    fn age(&self) -> Duration {
+    fn checked(&self) -> Checked {
         let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
-        checked.elapsed()
+        checked.clone()
     }
 
     /// Returns the newest version, including commits of the last second.
@@ -176,18 +195,29 @@ impl NewestLake {
 
     /// Looks for a newer version, and returns the newest. Requests do this one after another.
     async fn reload(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let current = self.current.get();
         let begun = Instant::now();
+        let newest = self.look().await;
+        let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
+        match &newest {
+            Ok(_) => {
+                *checked = Checked {
+                    at: begun,
+                    failed: None,
+                }
+            }
+            Err(error) => checked.failed = Some((begun, error.to_string())),
+        }
+        newest
+    }
+
+    async fn look(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let current = self.current.get();
         let mut lake = current.lake.clone();
         lake.refresh().await?;
-        let is_newest = versions_of(&lake) == current.versions;
-        let newest = match is_newest {
-            true => current,
-            false => self.load(lake, &current).await?,
-        };
-        let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
-        *checked = begun;
-        Ok(newest)
+        match versions_of(&lake) == current.versions {
+            true => Ok(current),
+            false => self.load(lake, &current).await,
+        }
     }
 
     /// Makes a newer version the current one.
@@ -222,10 +252,48 @@ mod tests {
         let before = newest.snapshot().await.unwrap();
         assert_ne!(before.versions, written);
         let pause = Duration::from_secs(10);
-        *newest.checked.write().unwrap() = Instant::now().checked_sub(pause).unwrap();
+        newest.checked.write().unwrap().at = Instant::now().checked_sub(pause).unwrap();
         let (one, two) = tokio::join!(newest.snapshot(), newest.snapshot());
         for snapshot in [one.unwrap(), two.unwrap()] {
             assert_eq!(snapshot.versions, written);
         }
+    }
+
+    #[tokio::test]
+    async fn one_look_up_serves_all_who_wait_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let lake = Lake::open_or_create(&place).await.unwrap();
+        let newest = NewestLake::new(lake, SqlOptions::default());
+        let newest = Arc::new(newest.await.unwrap());
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        newest.checked.write().unwrap().at = long_ago;
+        // A look-up takes longer than versions are young.
+        let alone = newest.look_up.lock().await;
+        let waiting: Vec<_> = (0..5)
+            .map(|_| {
+                let newest = Arc::clone(&newest);
+                tokio::spawn(async move { newest.snapshot().await.map(drop) })
+            })
+            .collect();
+        tokio::time::sleep(REFRESH_AGE + Duration::from_millis(100)).await;
+        let checked = Checked {
+            at: Instant::now().checked_sub(REFRESH_AGE).unwrap(),
+            failed: None,
+        };
+        *newest.checked.write().unwrap() = checked.clone();
+        drop(alone);
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+        assert_eq!(newest.checked().at, checked.at);
+        // They also share its failure.
+        let failed = (Instant::now(), "no lake".to_owned());
+        *newest.checked.write().unwrap() = Checked {
+            at: long_ago,
+            failed: Some(failed),
+        };
+        let error = newest.snapshot().await.map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "no lake");
     }
 }

@@ -21,6 +21,9 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// compressors begin with one.
 const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
+/// The beginning of a Parquet file.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+
 /// The largest window of a zstd frame, as a power of two: 128 MiB of memory.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
@@ -121,20 +124,54 @@ fn limit_of(bytes: &SourceBytes) -> u64 {
     FREE_BYTES.max(size.saturating_mul(MAX_EXPANSION))
 }
 
-/// Passes the content of `bytes` to `take`, piece by piece, if they are compressed: up to damage,
-/// or to the most to which they may expand.
-pub fn for_each_decompressed(bytes: &SourceBytes, take: &mut dyn FnMut(&[u8])) {
-    let reader = CompressedFormat::of(bytes).map(|format| format.reader(bytes));
-    let Some(Ok(reader)) = reader else { return };
-    let mut content = reader.take(limit_of(bytes));
+/// Passes the content of the file `uri` with these `bytes` to `take`, piece by piece, if they are
+/// compressed.
+///
+/// # Errors
+/// [`ConnectorError::Compressed`] if they are damaged or cut, expand too much, or contain what is
+/// compressed itself: then `take` got the content before, or nothing of it.
+pub fn for_each_decompressed(
+    uri: &str,
+    bytes: &SourceBytes,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), ConnectorError> {
+    let Some(format) = CompressedFormat::of(bytes) else {
+        return Ok(());
+    };
+    let (limit, mut read) = (limit_of(bytes), 0);
+    let content = format.reader(bytes);
+    let mut content = content.map_err(|error| damaged(uri, &error, 0))?;
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        match content.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(read) => take(buffer.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+        let piece = match content.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => buffer.get(..length).unwrap_or_default(),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(damaged(uri, &error, read)),
+        };
+        if read == 0 && (CompressedFormat::of(piece).is_some() || piece.starts_with(PARQUET_MAGIC))
+        {
+            return Err(ConnectorError::Compressed {
+                uri: uri.to_owned(),
+                reason: "its content is compressed itself".to_owned(),
+            });
         }
+        read += piece.len() as u64;
+        if read > limit {
+            return Err(expands(uri, limit));
+        }
+        take(piece);
+    }
+}
+
+/// Returns the error of a source that expands to more than `limit` bytes.
+fn expands(uri: &str, limit: u64) -> ConnectorError {
+    ConnectorError::Compressed {
+        uri: uri.to_owned(),
+        reason: format!(
+            "it has more than {limit} bytes when decompressed, far more than its size lets expect; \
+             decompress it yourself if that is right, and ingest the result"
+        ),
     }
 }
 
@@ -173,14 +210,7 @@ impl BoundedSpool<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectorError> {
         self.written += bytes.len() as u64;
         if self.written > self.limit {
-            return Err(ConnectorError::Compressed {
-                uri: self.uri.to_owned(),
-                reason: format!(
-                    "it has more than {} bytes when decompressed, far more than its size lets \
-                     expect; decompress it yourself if that is right, and ingest the result",
-                    self.limit
-                ),
-            });
+            return Err(expands(self.uri, self.limit));
         }
         self.spool.write(bytes)
     }
@@ -291,17 +321,24 @@ mod tests {
         let read = |bytes: &[u8]| {
             let mut found = Vec::new();
             let bytes = SourceBytes::from(bytes.to_vec());
-            for_each_decompressed(&bytes, &mut |piece| found.extend_from_slice(piece));
-            found
+            let take = &mut |piece: &[u8]| found.extend_from_slice(piece);
+            let is_read = for_each_decompressed("x", &bytes, take).is_ok();
+            (found, is_read)
         };
         for compressed in [gzip(&content), zstd(&content)] {
-            assert!(read(&compressed) == content);
+            assert!(read(&compressed) == (content.clone(), true));
             let (half, _) = compressed.split_at(compressed.len() / 2);
-            let found = read(half);
-            assert!(content.starts_with(&found), "{} bytes", found.len());
+            let (found, is_read) = read(half);
+            assert!(
+                content.starts_with(&found) && !is_read,
+                "{} bytes",
+                found.len()
+            );
         }
-        assert_eq!(read(&content), b"");
-        assert_eq!(read(&GZIP_MAGIC), b"");
+        assert_eq!(read(&content), (Vec::new(), true));
+        for unreadable in [&GZIP_MAGIC[..], &gzip(&zstd(LINE)), &zstd(b"PAR1...PAR1")] {
+            assert_eq!(read(unreadable), (Vec::new(), false));
+        }
     }
 
     #[tokio::test]

@@ -416,9 +416,14 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
 }
 
 /// Returns the stream that is the text of `response`, where recorders keep the text of every body,
-/// or the words of the answer; `None` for another text.
+/// or the words of the answer; `None` for another text. A recorder that states the framing of a
+/// stream has recorded one.
 fn response_text<'a>(json: &'a Json<'a>) -> Option<RecordedStream<'a>> {
     let framing = json.get("framing").and_then(Json::as_str);
     let stream = text_stream(json.get("response")?.as_str()?, framing);
-    stream.is_certain().then_some(stream)
+    let is_stream = match framing {
+        Some("aws-eventstream" | "chunks-jsonl" | "ndjson" | "sse") => stream.is_plausible(),
+        _ => stream.is_certain(),
+    };
+    is_stream.then_some(stream)
 }

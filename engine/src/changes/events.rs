@@ -101,7 +101,7 @@ pub(super) enum EventPhase {
 /// [`EngineError::Conflict`](crate::error::EngineError::Conflict); errors of the lake.
 pub(super) async fn add_events(lake: &mut Lake, bundle: &Bundle, phase: EventPhase) -> Result<u64> {
     lake.refresh().await?;
-    let catalog = AddressCatalog::load(lake).await?;
+    let mut catalog = AddressCatalog::load(lake).await?;
     let known = catalog.all().await?;
     let is_late = |row: &StateRow| {
         let in_lake = |text: &str| {
@@ -116,13 +116,15 @@ pub(super) async fn add_events(lake: &mut Lake, bundle: &Bundle, phase: EventPha
     let mut added = 0;
     let mut chunk = Vec::new();
     for event in bundle.events() {
-        let permitted = catalog.permitted(state_row(event?)?);
-        chunk.extend(permitted.filter(|row| phase == EventPhase::AfterGrains || !is_late(row)));
+        let row = state_row(event?)?;
+        if phase == EventPhase::AfterGrains || !is_late(&row) {
+            chunk.push(row);
+        }
         if chunk.len() >= CHUNK_EVENTS {
-            added += add_missing(lake, std::mem::take(&mut chunk)).await?;
+            added += add_missing(lake, &mut catalog, std::mem::take(&mut chunk)).await?;
         }
     }
-    Ok(added + add_missing(lake, chunk).await?)
+    Ok(added + add_missing(lake, &mut catalog, chunk).await?)
 }
 
 fn state_row(event: EventLine) -> Result<StateRow> {
@@ -151,10 +153,19 @@ fn line_of(row: &StateRow) -> EventLine {
     }
 }
 
-/// Commits those of `rows` that `state` doesn't have, and returns their number. Reads the table
-/// once for each attempt, because another process may apply the same bundle.
-async fn add_missing(lake: &mut Lake, mut rows: Vec<StateRow>) -> Result<u64> {
+/// Commits those of `rows` that `state` doesn't have, without the names of erased grains, and
+/// returns their number. Reads both tables once for each attempt: another process may apply the
+/// same bundle, or erase grains, which makes an attempt that is under way a conflict.
+async fn add_missing(
+    lake: &mut Lake,
+    catalog: &mut AddressCatalog,
+    mut rows: Vec<StateRow>,
+) -> Result<u64> {
     for _ in 0..ATTEMPTS {
+        lake.erased.refresh().await?;
+        catalog.refresh_erased(lake).await?;
+        let permitted = rows.into_iter().flat_map(|row| catalog.permitted(row));
+        rows = permitted.collect();
         retain_missing(lake, &mut rows).await?;
         if rows.is_empty() {
             return Ok(0);
@@ -189,6 +200,8 @@ async fn retain_missing(lake: &Lake, rows: &mut Vec<StateRow>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::address::ContentAddress;
+
     use super::*;
 
     fn expired(address: &str) -> StateRow {
@@ -209,12 +222,30 @@ mod tests {
         let place = folder.path().display().to_string();
         let mut lake = Lake::open_or_create(&place).await.unwrap();
         let mut late = Lake::open_or_create(&place).await.unwrap();
-        let added = add_missing(&mut lake, vec![expired("a")]).await;
+        let mut catalog = AddressCatalog::load(&lake).await.unwrap();
+        let added = add_missing(&mut lake, &mut catalog, vec![expired("a")]).await;
         assert_eq!(added.unwrap(), 1);
         // This handle hasn't read that commit yet.
-        let added = add_missing(&mut late, vec![expired("a"), expired("b")]).await;
+        let rows = vec![expired("a"), expired("b")];
+        let added = add_missing(&mut late, &mut catalog, rows).await;
         assert_eq!(added.unwrap(), 1);
         let files = late.state.files().unwrap();
         assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn events_of_grains_that_another_process_erases_meanwhile_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let mut other = Lake::open_or_create(&place).await.unwrap();
+        let mut catalog = AddressCatalog::load(&lake).await.unwrap();
+        let [erased, kept] = [1, 2].map(|byte| ContentAddress::from_digest([byte; 32]));
+        let erasure = other.add_tombstones(&[erased], "an erasure", 0).await;
+        assert_eq!(erasure.unwrap(), 1);
+        let rows = [erased, kept].map(|address| expired(&address.to_string()));
+        // The handle of `state` and the catalog are those of before.
+        let added = add_missing(&mut lake, &mut catalog, rows.to_vec()).await;
+        assert_eq!(added.unwrap(), 1);
     }
 }

@@ -9,6 +9,8 @@
 //! stays: in a data file, to one in the same row group; in a sidecar, to one in its segment; or to
 //! the text of a legal act. Any other match is a remnant.
 
+mod compressed_files;
+
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +18,6 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
-use gristmill_connectors::source::{SourceBytes, for_each_decompressed};
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use object_store::path::Path;
 use parquet::basic::Type;
@@ -362,37 +363,13 @@ impl FileSearch<'_> {
             self.hexastore(bytes.as_ref(), attribution)
         } else {
             let mut found = self.raw_bytes(bytes.as_ref(), &[], attribution);
-            self.decompressed(&bytes.0, attribution, &mut found);
+            self.decompressed(path, &bytes.0, attribution, &mut found);
             found
         };
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
         }
         Ok(found)
-    }
-
-    /// Searches the content of `bytes`, if they are compressed: a file that isn't of the lake.
-    fn decompressed(
-        &self,
-        bytes: &SourceBytes,
-        attribution: Attribution,
-        found: &mut ByteSearchResult,
-    ) {
-        let (mut window, mut scratch) = (Vec::new(), Vec::new());
-        let mut search = |window: &[u8]| {
-            found.note(self.patterns.count(window, &mut scratch), attribution);
-        };
-        let mut bytes_read = 0;
-        for_each_decompressed(bytes, &mut |piece| {
-            bytes_read += piece.len() as u64;
-            window.extend_from_slice(piece);
-            if window.len() >= PIECE {
-                search(&window);
-                window.drain(..window.len() - OVERLAP);
-            }
-        });
-        search(&window);
-        found.bytes += bytes_read;
     }
 
     /// Searches a hexastore. If it is intact, its terms are searched one by one: the end of one and

@@ -25,9 +25,6 @@ const NAME_PREFIX: &str = "gristmill:file-prefix:";
 /// place.
 const TAG_DIGITS: usize = 4;
 
-/// Maximum number of prefixes that are compared with a file; those that were recorded last.
-const CANDIDATES: usize = 1 << 12;
-
 /// The place of a file: its absolute path, or its URI.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePlace(String);
@@ -130,9 +127,7 @@ impl FilePrefixes {
         let of_tag = self.by_tag.get(&place.tag()).map_or(&[][..], Vec::as_slice);
         let mut candidates: Vec<RecordedPrefix> =
             of_tag.iter().filter(may_be_one).copied().collect();
-        // If they are too many, the newest. The one that was recorded first is the first of them.
         candidates.sort_by_key(|prefix| (prefix.recorded, prefix.length));
-        candidates.drain(..candidates.len().saturating_sub(CANDIDATES));
         let lengths: BTreeSet<u64> = candidates.iter().map(|prefix| prefix.length).collect();
         let digests = place.digests(bytes, lengths.iter().map(|length| *length as usize));
         let digests: HashMap<u64, Digest> = lengths.into_iter().zip(digests).collect();
@@ -239,6 +234,21 @@ mod tests {
         assert_eq!(found(b"{1}\n{5}\n", "a", &known), []);
         // The same bytes with another time are known already.
         assert_eq!(record(b"{9}\n", 40, 4, &mut known), 0);
+    }
+
+    #[test]
+    fn a_file_that_has_grown_very_often_is_known_from_its_beginning() {
+        let (mut known, mut content) = (FilePrefixes::default(), Vec::new());
+        for version in 0..10_000 {
+            content.extend_from_slice(b"{}\n");
+            record(&content, version, version, &mut known);
+        }
+        let found = found(&content, "a", &known);
+        assert!(
+            found
+                .into_iter()
+                .eq((0..10_000).map(|at| (3 * (at as u64 + 1), at)))
+        );
     }
 
     #[test]

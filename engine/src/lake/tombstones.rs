@@ -147,10 +147,15 @@ impl Lake {
         other: &str,
         mut rows: Vec<ErasedRow>,
     ) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
         self.erased.refresh().await?;
         let known = self.tombstones().await?;
         rows.retain(|row| !known.contains(&row.tombstone));
         if rows.is_empty() {
+            // Whoever added them may have been killed before this.
+            self.outdate_judged_rows().await?;
             return Ok(0);
         }
         let count = rows.len() as u64;
@@ -159,7 +164,7 @@ impl Lake {
         self.record(ADOPTED, details).await?;
         let change = Change::of_new_rows(self.erased.write_file(&batch_of(rows)?).await?);
         self.erased.commit(change, "changes", ATTEMPTS).await?;
-        self.outdate_events().await?;
+        self.outdate_judged_rows().await?;
         self.load_tombstones().await;
         Ok(count)
     }
@@ -293,16 +298,18 @@ impl Lake {
             self.erased.commit(change, "erase", ATTEMPTS).await?;
         }
         if !addresses.is_empty() {
-            self.outdate_events().await?;
+            self.outdate_judged_rows().await?;
         }
         Ok(count)
     }
 
-    /// Commits a version of `state` without changes: events that another process has judged by the
-    /// tombstones before, and not committed yet, are judged again.
-    async fn outdate_events(&mut self) -> Result<()> {
-        self.state.refresh().await?;
-        let change = Change::default();
-        self.state.commit(change, "erase", ATTEMPTS).await.map(drop)
+    /// Commits versions of `state` and `rejects` without changes: rows that another process has
+    /// judged by the tombstones before, and not committed yet, are judged again.
+    async fn outdate_judged_rows(&mut self) -> Result<()> {
+        for table in [&mut self.state, &mut self.rejects] {
+            table.refresh().await?;
+            table.commit(Change::default(), "erase", ATTEMPTS).await?;
+        }
+        Ok(())
     }
 }

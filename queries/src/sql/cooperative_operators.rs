@@ -7,19 +7,19 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinSide, Result};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 use super::sliced_inputs::paced;
 
-/// Puts a [`CooperativeExec`] over joins, whose right side it slices, over other operators with
-/// several inputs, and over `unnest`. It runs after the rules that look for these operators.
+/// Puts a [`CooperativeExec`] over joins, whose side that is read row by row it slices, over other
+/// operators with several inputs, and over `unnest`. It runs after the rules that look for these operators.
 #[derive(Debug)]
 pub(super) struct CooperativeOperatorsRule;
 
@@ -50,17 +50,30 @@ fn with_pauses(
     batch_rows: usize,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let children: Vec<_> = plan.children().into_iter().cloned().collect();
-    let plan = match children.as_slice() {
-        [left, right] if plan.is::<HashJoinExec>() || plan.is::<NestedLoopJoinExec>() => {
-            let inputs = vec![Arc::clone(left), paced(right, batch_rows)];
+    let plan = match (children.as_slice(), probe_side(&plan)) {
+        ([left, right], Some(side)) => {
+            let inputs = match side {
+                JoinSide::Left => vec![paced(left, batch_rows), Arc::clone(right)],
+                _ => vec![Arc::clone(left), paced(right, batch_rows)],
+            };
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             plan.replace_children(inputs, options)?
         }
-        [_, _, ..] => plan,
+        ([_, _, ..], _) => plan,
         _ if plan.is::<UnnestExec>() => plan,
         _ => return Ok(Transformed::no(plan)),
     };
     Ok(Transformed::yes(Arc::new(CooperativeExec::new(plan))))
+}
+
+/// Returns the side of which a join compares each row with those that it holds of the other; `None`
+/// for other operators.
+fn probe_side(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinSide> {
+    match plan.downcast_ref::<SortMergeJoinExec>() {
+        Some(join) => Some(SortMergeJoinExec::probe_side(&join.join_type())),
+        None => (plan.is::<HashJoinExec>() || plan.is::<NestedLoopJoinExec>())
+            .then_some(JoinSide::Right),
+    }
 }
 
 #[cfg(test)]
@@ -91,22 +104,27 @@ mod tests {
     async fn queries_of_many_rows_end_soon_after_they_are_dropped() {
         let numbers = |count: usize| format!("generate_series(1, {count})");
         let many = numbers(1_000_000);
-        for query in [
+        let on_few_keys = format!(
+            "SELECT count(*) FROM {many} a JOIN {many} b ON a.value % 2 = b.value % 2 \
+             WHERE a.value * b.value < 0"
+        );
+        let queries = [
             // A cross join, with and without an aggregate above it.
             format!("SELECT sum(a.value * b.value) FROM {many} a, {many} b"),
             format!("SELECT a.value FROM {many} a, {many} b WHERE a.value + b.value < 0"),
             // A nested-loop join without a result.
             format!("SELECT count(*) FROM {many} a JOIN {many} b ON a.value < b.value - 2000000"),
-            // A join on few keys.
-            format!(
-                "SELECT count(*) FROM {many} a JOIN {many} b ON a.value % 2 = b.value % 2 \
-                 WHERE a.value * b.value < 0"
-            ),
+            on_few_keys.clone(),
             format!(
                 "SELECT max(n) FROM (SELECT unnest(range(0, 1000000 + value)) AS n FROM {many})"
             ),
-        ] {
+        ];
+        let queries = queries.into_iter().map(|query| (query, true));
+        for (query, prefers_hash_joins) in queries.chain([(on_few_keys, false)]) {
             let context = session();
+            let setting =
+                format!("SET datafusion.optimizer.prefer_hash_join = {prefers_hash_joins}");
+            context.sql(&setting).await.unwrap();
             let text = query.clone();
             let run = tokio::spawn(async move { context.sql(&text).await?.collect().await });
             tokio::time::sleep(Duration::from_millis(500)).await;

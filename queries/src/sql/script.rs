@@ -12,6 +12,7 @@ use super::allowlist::{FileAccess, StatementScope, check_kind, check_plan};
 use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
+use super::grouping_sets::check_grouping_sets;
 use super::plan_size::check_size;
 use super::reference::sql_reference;
 use super::statement_depth::check_depth;
@@ -104,6 +105,7 @@ async fn checked_plan(
 ) -> Result<LogicalPlan> {
     check_kind(&statement).map_err(external)?;
     check_references(&statement)?;
+    check_grouping_sets(&statement)?;
     let state = context.state();
     let lists_tables = match &statement {
         Statement::Statement(inner) => matches!(**inner, SqlStatement::ShowTables { .. }),

@@ -57,6 +57,9 @@ struct CalRequest {
     parameters: Option<Box<RawValue>>,
 }
 
+/// Time in which a check of the server's health has its answer.
+const HEALTH_TIME: Duration = Duration::from_secs(10);
+
 /// Time beyond that of a query in which work with a limit of its own, such as an executor of CAL,
 /// reports what took too long.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -77,7 +80,7 @@ pub(super) async fn answer(
     let path = name_of(request.uri().path());
     match (request.method(), path) {
         (&Method::GET | &Method::HEAD, "/healthz") => {
-            let version = server.lake.snapshot().await?.lake.grains.version();
+            let version = health(&server).await?.lake.grains.version();
             // Without a token, nothing of the lake is shown, such as how often it changes.
             let is_known = server.options.tokens.is_none() && check_host(&request).is_ok();
             let health = match is_known {
@@ -120,6 +123,21 @@ pub(super) async fn answer(
         )),
         (_, path) => Ok(wrong_method(path)),
     }
+}
+
+/// Returns the newest version of the lake, if it can be read soon.
+async fn health(server: &Server) -> Result<Arc<LakeSnapshot>> {
+    let snapshot = tokio::time::timeout(HEALTH_TIME, server.lake.snapshot()).await;
+    snapshot
+        .map_err(|_| {
+            Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "LAKE",
+                "the lake isn't read in time",
+                "Check the storage of the lake.",
+            )
+        })?
+        .map_err(Refusal::from)
 }
 
 /// Returns the response to a request for `path` with a method that it doesn't have.
@@ -314,7 +332,7 @@ pub(crate) async fn cal_response(
     let (statement, bindings) = (statement.to_owned(), bindings.clone());
     let audited = AuditedQuery::new(&authority, &statement);
     let work = async move {
-        let (server, _permit) = (server_of_work, permit);
+        let server = server_of_work;
         let snapshot = match writes {
             true => server.lake.latest_snapshot().await?,
             false => server.lake.snapshot().await?,
@@ -323,6 +341,8 @@ pub(crate) async fn cal_response(
         let response = executor
             .run_text(statement.as_bytes(), &bindings, Options::default())
             .await?;
+        // The log may be busy.
+        drop(permit);
         server
             .count_rows(response.answer.returned(), &audited)
             .await;

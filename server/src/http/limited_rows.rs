@@ -251,7 +251,7 @@ impl RowQueue {
 impl Drop for LimitedRows {
     fn drop(&mut self) {
         if self.sent > 0 && !self.is_counted {
-            self.server.count_dropped_rows(self.sent, &self.audited);
+            drop(self.server.count_dropped_rows(self.sent, &self.audited));
         }
     }
 }

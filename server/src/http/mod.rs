@@ -18,6 +18,7 @@
 //! see [`confined_context`](gristmill_queries::sql::confined_context).
 
 mod admission;
+mod bulk_reads;
 mod endpoints;
 mod in_process;
 mod limited_rows;
@@ -34,7 +35,6 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use gristmill_engine::lake::Lake;
 use gristmill_queries::exec::WriteQuotas;
 use gristmill_queries::sql::{DataFusionError, SessionContext, SharedMemory};
 use hyper::body::Incoming;
@@ -43,13 +43,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::connections::{HEAD_TIME, TimedStream, serve_connections, timed_stream, until_ended};
 use crate::newest_lake::{NewestLake, SnapshotError};
 use crate::tls::Tls;
 use admission::Admission;
+use bulk_reads::{BulkReads, PendingEntry};
 use metrics::{Gauges, Metrics};
 use query_workers::QueryWorkers;
 use refusal::Body;
@@ -75,10 +76,6 @@ pub(crate) use {
 /// Bytes that a connection buffers, and so of the head of a request at most: a client without a
 /// token can have the server hold no more.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// After entries in the audit log a server leaves it alone for so many times the time that they
-/// took: others commit to it with a few attempts, such as an erasure.
-const AUDIT_PAUSE: u32 = 3;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -107,10 +104,7 @@ pub enum StartError {
 /// A lake with what its listeners share: tokens, limits, slots of queries and figures.
 pub struct Server {
     lake: NewestLake,
-    /// Handle for the audit log.
-    audited: Arc<Mutex<Lake>>,
-    /// The details of bulk reads that aren't recorded yet.
-    bulk_reads: std::sync::Mutex<Vec<serde_json::Value>>,
+    bulk_reads: Arc<BulkReads>,
     pub(crate) options: HttpOptions,
     pub(crate) admission: Admission,
     memory: SharedMemory,
@@ -119,8 +113,7 @@ pub struct Server {
     pages: ReportPages,
     /// The quotas of tokens that have written, by their names.
     write_quotas: std::sync::Mutex<HashMap<String, WriteQuotas>>,
-    /// Answers that are being sent and will be recorded in the audit log, and entries about answers
-    /// that ended early.
+    /// Answers that are being sent and will be recorded in the audit log.
     entries: std::sync::Mutex<JoinSet<()>>,
 }
 
@@ -202,8 +195,7 @@ impl Server {
             write_quotas: std::sync::Mutex::default(),
             entries: std::sync::Mutex::default(),
             memory: SharedMemory::of(&snapshot.context, concurrent),
-            audited: Arc::new(Mutex::new(snapshot.lake.clone())),
-            bulk_reads: std::sync::Mutex::default(),
+            bulk_reads: Arc::new(BulkReads::of(snapshot.lake.clone())),
             lake,
             options,
         }))
@@ -262,24 +254,21 @@ impl Server {
 
     /// Counts the rows of an answer, and records many of them in the audit log.
     async fn count_rows(&self, rows: u64, audited: &AuditedQuery) {
-        self.metrics.add_rows(rows);
-        if rows > self.options.audit_rows {
-            self.record_bulk_read(rows, audited).await;
+        if let Some(entry) = self.count_dropped_rows(rows, audited) {
+            entry.written().await;
         }
     }
 
-    /// Does the same for an answer that ended early, without waiting for the log.
-    fn count_dropped_rows(self: &Arc<Self>, rows: u64, audited: &AuditedQuery) {
+    /// Does the same for an answer that ended early, without waiting for the log. Returns the entry
+    /// if there is one.
+    fn count_dropped_rows(
+        &self,
+        rows: u64,
+        AuditedQuery { token, sha256 }: &AuditedQuery,
+    ) -> Option<PendingEntry> {
         self.metrics.add_rows(rows);
-        let runtime = tokio::runtime::Handle::try_current();
-        let (Ok(runtime), true) = (runtime, rows > self.options.audit_rows) else {
-            return;
-        };
-        let (server, audited) = (Arc::clone(self), audited.clone());
-        let entry = async move { server.record_bulk_read(rows, &audited).await };
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        while entries.try_join_next().is_some() {}
-        entries.spawn_on(entry, &runtime);
+        let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
+        (rows > self.options.audit_rows).then(|| self.bulk_reads.add(details))
     }
 
     /// Starts `work`, which sends an answer and records it in the audit log.
@@ -298,31 +287,6 @@ impl Server {
         };
         // One that has panicked doesn't keep the server from its end.
         while entries.join_next().await.is_some() {}
-    }
-
-    /// Records a bulk read, with those of other answers that wait for the log meanwhile. The log is
-    /// left to other processes most of the time.
-    async fn record_bulk_read(&self, rows: u64, AuditedQuery { token, sha256 }: &AuditedQuery) {
-        let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
-        let waiting = || {
-            let waiting = self.bulk_reads.lock();
-            waiting.unwrap_or_else(PoisonError::into_inner)
-        };
-        waiting().push(details);
-        let mut lake = Arc::clone(&self.audited).lock_owned().await;
-        let entries = std::mem::take(&mut *waiting());
-        // Otherwise the one before has recorded this one, too.
-        if entries.is_empty() {
-            return;
-        }
-        let (begun, count) = (Instant::now(), entries.len());
-        if let Err(error) = lake.record_all("bulk_read", entries).await {
-            tracing::error!(%error, count, "bulk reads can't be recorded in the audit log");
-        }
-        let pause = begun.elapsed() * AUDIT_PAUSE;
-        tokio::spawn(async move {
-            tokio::time::sleep(pause).await;
-            drop(lake);
-        });
+        self.bulk_reads.finish().await;
     }
 }

@@ -23,6 +23,7 @@ use gristmill_queries::cal::{Bindings, CalError, Options, Statement};
 use gristmill_queries::exec::{
     ExecutionError, Executor, LakeWriter, Response, Session, current_millis,
 };
+use gristmill_queries::sql::DataFusionError;
 use rmcp::handler::server::common::schema_for_type;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -306,6 +307,9 @@ fn execution_error(error: SnapshotError) -> ExecutionError {
     match error {
         SnapshotError::Lake(error) => error.into(),
         SnapshotError::Context(error) => error.into(),
+        SnapshotError::OfOther(cause) => {
+            ExecutionError::Store(DataFusionError::External(cause.into()))
+        }
     }
 }
 

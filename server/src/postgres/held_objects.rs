@@ -1,8 +1,8 @@
 //! Limits of what the server holds for its clients: prepared statements and portals.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pgwire::error::PgWireResult;
 
@@ -17,27 +17,66 @@ const MAX_BYTES: usize = 32 << 20;
 /// The same for all sessions together.
 const MAX_BYTES_OF_ALL: usize = 256 << 20;
 
-/// The bytes that all sessions hold.
+/// What all sessions hold.
 #[derive(Default)]
-pub(super) struct HeldByAll(AtomicUsize);
+pub(super) struct HeldByAll(Mutex<Sessions>);
 
-/// The prepared statements and portals of a session, with their sizes.
+/// The sessions by their numbers.
 #[derive(Default)]
+struct Sessions {
+    next: u64,
+    by_number: HashMap<u64, Session>,
+    /// Sum of their bytes.
+    bytes: usize,
+}
+
+/// The objects of a session, with their sizes.
+#[derive(Default)]
+struct Session {
+    objects: Vec<(Weak<dyn Any + Send + Sync>, usize)>,
+    /// Sum of the sizes, also of those that were dropped since they were counted.
+    bytes: usize,
+}
+
+impl Session {
+    /// Counts the objects that aren't dropped.
+    fn recount(&mut self) {
+        self.objects.retain(|(object, _)| object.strong_count() > 0);
+        self.bytes = self.objects.iter().map(|(_, bytes)| bytes).sum();
+    }
+}
+
+impl Sessions {
+    /// Counts all objects that aren't dropped.
+    fn recount(&mut self) {
+        self.by_number.values_mut().for_each(Session::recount);
+        self.bytes = self.by_number.values().map(|session| session.bytes).sum();
+    }
+}
+
+/// The prepared statements and portals of a session.
 pub(super) struct HeldObjects {
-    objects: Mutex<Vec<(Weak<dyn Any + Send + Sync>, usize)>>,
-    /// The bytes of this session that are counted in those of all.
-    counted: AtomicUsize,
+    number: u64,
     by_all: Arc<HeldByAll>,
+}
+
+impl HeldByAll {
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl HeldObjects {
     /// Returns those of a new session.
     pub(super) fn new(by_all: Arc<HeldByAll>) -> HeldObjects {
-        HeldObjects {
-            objects: Mutex::default(),
-            counted: AtomicUsize::new(0),
-            by_all,
-        }
+        let number = {
+            let mut all = by_all.lock();
+            all.next += 1;
+            let number = all.next;
+            all.by_number.insert(number, Session::default());
+            number
+        };
+        HeldObjects { number, by_all }
     }
 
     /// Counts `object`, of `bytes`, until it is dropped.
@@ -49,10 +88,13 @@ impl HeldObjects {
         object: &Arc<T>,
         bytes: usize,
     ) -> PgWireResult<()> {
-        let mut held = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|(object, _)| object.strong_count() > 0);
-        let sum: usize = held.iter().map(|(_, bytes)| bytes).sum();
-        if held.len() >= MAX_OBJECTS || sum + bytes > MAX_BYTES {
+        let mut all = self.by_all.lock();
+        let own = all.by_number.entry(self.number).or_default();
+        let before = own.bytes;
+        own.recount();
+        let (count, own) = (own.objects.len(), own.bytes);
+        all.bytes = all.bytes - before + own;
+        if count >= MAX_OBJECTS || own + bytes > MAX_BYTES {
             let text = format!(
                 "the session holds {MAX_OBJECTS} prepared statements and portals, or {} MiB of \
                  them: close some",
@@ -60,35 +102,29 @@ impl HeldObjects {
             );
             return Err(error("53400", text));
         }
-        if !self.count(sum + bytes) {
+        if all.bytes + bytes > MAX_BYTES_OF_ALL {
+            // Other sessions may have dropped some since they were counted.
+            all.recount();
+        }
+        if all.bytes + bytes > MAX_BYTES_OF_ALL {
             let text = "the sessions of the server hold too many prepared statements and portals: \
                         close some, or try again later";
             return Err(error("53400", text));
         }
         let object: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(object);
-        held.push((Arc::downgrade(&object), bytes));
+        let own = all.by_number.entry(self.number).or_default();
+        own.objects.push((Arc::downgrade(&object), bytes));
+        own.bytes += bytes;
+        all.bytes += bytes;
         Ok(())
-    }
-
-    /// Counts `bytes` for this session instead of those before, if all sessions may hold them.
-    fn count(&self, bytes: usize) -> bool {
-        let before = self.counted.load(Ordering::Relaxed);
-        let with_these = |all: usize| {
-            let all = all.saturating_sub(before).saturating_add(bytes);
-            (all <= MAX_BYTES_OF_ALL || bytes <= before).then_some(all)
-        };
-        let all = &self.by_all.0;
-        let counted = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_these);
-        if counted.is_ok() {
-            self.counted.store(bytes, Ordering::Relaxed);
-        }
-        counted.is_ok()
     }
 
     /// Returns the objects of a type that aren't dropped.
     pub(super) fn all<T: Any + Send + Sync>(&self) -> Vec<Arc<T>> {
-        let held = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        held.iter()
+        let all = self.by_all.lock();
+        let own = all.by_number.get(&self.number);
+        let objects = own.into_iter().flat_map(|own| &own.objects);
+        objects
             .filter_map(|(object, _)| object.upgrade()?.downcast::<T>().ok())
             .collect()
     }
@@ -96,7 +132,10 @@ impl HeldObjects {
 
 impl Drop for HeldObjects {
     fn drop(&mut self) {
-        self.count(0);
+        let mut all = self.by_all.lock();
+        if let Some(own) = all.by_number.remove(&self.number) {
+            all.bytes -= own.bytes;
+        }
     }
 }
 
@@ -119,13 +158,22 @@ mod tests {
         assert!(late.add(&object, 1).is_err());
         sessions.pop();
         late.add(&object, 1).unwrap();
-        drop((sessions, late));
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        // An idle session has dropped what it held.
+        let last = sessions.pop().unwrap();
+        let closed = Arc::new(1);
+        last.add(&closed, 0).unwrap();
+        let large = Arc::new(2);
+        assert!(last.add(&large, 1).is_err());
+        drop(object);
+        late.add(&large, MAX_BYTES - 1).unwrap();
+        last.add(&large, MAX_BYTES).unwrap();
+        drop((sessions, late, last));
+        assert_eq!(all.lock().bytes, 0);
     }
 
     #[test]
     fn objects_count_until_they_are_dropped() {
-        let held = HeldObjects::default();
+        let held = HeldObjects::new(Arc::default());
         let many: Vec<_> = (0..MAX_OBJECTS).map(Arc::new).collect();
         for object in &many {
             held.add(object, 1).unwrap();

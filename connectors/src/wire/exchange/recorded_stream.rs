@@ -65,17 +65,29 @@ fn are_events<'t>(texts: impl Iterator<Item = &'t str>, may_be_cut: bool) -> boo
     }
 }
 
-/// Returns true if `text` consists of server-sent events, except for a cut end, and one has JSON.
+/// Returns true if `text` is an error of a provider: an object, also over several lines.
+fn is_error(text: &str) -> bool {
+    let json = Json::parse_lossy(text.as_bytes());
+    json.is_ok_and(|json| {
+        json.get("error")
+            .is_some_and(|error| error.as_object().is_some())
+    })
+}
+
+/// Returns true if `text` consists of server-sent events, except for a cut end, and one has an
+/// object of JSON.
 fn is_events(text: &str) -> bool {
     let mut found: Vec<&str> = lines(text).filter(|line| !line.trim().is_empty()).collect();
-    let has_json = found.iter().any(|line| {
-        let data = line.strip_prefix("data:").map(str::trim);
-        data.is_some_and(|data| Json::parse_lossy(data.as_bytes()).is_ok())
-    });
+    let is_object = |data: &str| {
+        let json = Json::parse_lossy(data.as_bytes());
+        json.is_ok_and(|json| json.as_object().is_some())
+    };
+    let mut data = found.iter().filter_map(|line| line.strip_prefix("data:"));
+    let has_object = data.any(is_object);
     if !text.ends_with(['\n', '\r']) {
         found.pop();
     }
-    has_json && found.into_iter().all(sse::is_field)
+    has_object && found.into_iter().all(sse::is_field)
 }
 
 /// Chooses the framing of a recorded text; without a known name by its first character.
@@ -112,7 +124,7 @@ impl<'a> RecordedStream<'a> {
             RecordedStream::Sse(text) => is_events(text),
             RecordedStream::Lines(text) => {
                 let texts = lines(text).map(str::trim).filter(|line| !line.is_empty());
-                are_events(texts, !text.ends_with('\n'))
+                is_error(text) || are_events(texts, !text.ends_with('\n'))
             }
             RecordedStream::ArrayText(text) => {
                 let items = ArrayItems::of(text);

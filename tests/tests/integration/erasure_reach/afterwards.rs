@@ -56,16 +56,20 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_copy_of_a_file_in_the_lakes_folder_is_a_remnant() {
     let words = r#""object": "x", "user_id": "alice-77""#;
-    for copied in [words, r#""object": "x", "user_id": "bob-1""#] {
+    let others = r#""object": "x", "user_id": "bob-1""#;
+    // What can't be read to its end may name the person.
+    for (copied, is_cut) in [(words, false), (others, false), (others, true)] {
         let (mut lake, _) = lake_of(&[belief(words)]).await;
         let mut copy = GzEncoder::new(Vec::new(), Compression::best());
         copy.write_all(&frames(&[grain(&belief(copied)).blob]))
             .unwrap();
         let folder = lake.folder().join("lake/backup");
         std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("all.mgs.gz"), copy.finish().unwrap()).unwrap();
+        let mut copy = copy.finish().unwrap();
+        copy.truncate(copy.len() - 9 * usize::from(is_cut));
+        std::fs::write(folder.join("all.mgs.gz"), copy).unwrap();
         let certificate = erased(&mut lake, &alice()).await;
-        assert_eq!(certificate.proven, copied != words);
+        assert_eq!(certificate.proven, copied != words && !is_cut);
     }
 }
 
