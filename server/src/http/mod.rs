@@ -9,6 +9,7 @@
 //! | `admission` | Which query runs now, waits, or is refused? |
 //! | `query_workers` | On which threads do queries run? |
 //! | `limited_rows` | When does a running query end, and what is recorded of it? |
+//! | `bulk_reads` | How are answers with many rows recorded in the audit log? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `refusal` | What does a request get that isn't answered? |
 //! | `report_page` | Which page does a browser get? |
