@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::FlightData;
-use arrow_flight::encode::{FlightDataEncoder, FlightDataEncoderBuilder};
+use arrow_flight::encode::{DictionaryHandling, FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
@@ -229,13 +229,20 @@ fn sent(
     encoder(schema, batches).map_err(Status::from).boxed()
 }
 
-/// Returns the encoder of rows, which sends dictionaries as their values.
+/// Returns the encoder of rows, which sends dictionaries as their values. Rows without dictionaries
+/// are sent as they are: the encoder can't make the same lists of JSON values again.
 fn encoder(
     schema: SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
 ) -> FlightDataEncoder {
+    let is_dictionary = |field: &&Field| matches!(field.data_type(), DataType::Dictionary(..));
+    let dictionaries = match schema.flattened_fields().iter().any(is_dictionary) {
+        true => DictionaryHandling::Hydrate,
+        false => DictionaryHandling::Resend,
+    };
     FlightDataEncoderBuilder::new()
         .with_schema(schema)
+        .with_dictionary_handling(dictionaries)
         .with_max_flight_data_size(ROW_BYTES)
         .build(batches)
 }

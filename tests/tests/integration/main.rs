@@ -2,7 +2,8 @@
 //! recovery, other engines. One file per topic.
 //!
 //! All files are one test binary, because each binary links the whole engine, which costs minutes
-//! and gigabytes.
+//! and gigabytes. Only the tests of distributed execution are another one, so that this isn't
+//! compiled again with their feature.
 
 mod apply;
 mod bad_input;
@@ -13,8 +14,6 @@ mod cal_grammar;
 mod cal_mutations;
 mod changes;
 mod claims;
-#[cfg(feature = "cluster")]
-mod cluster;
 mod cold_start;
 mod command_line;
 mod concurrency;

@@ -116,6 +116,7 @@ async fn the_announced_columns_are_those_that_are_sent() {
     let mut client = connected(&server).await;
     for query in [
         "SELECT arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v",
+        r#"SELECT make_array(json_get('{"a": [1]}', 'a'), json_get('{"a": 2}', 'a')) AS v"#,
         "SELECT * FROM message_views",
         "SELECT * FROM grains",
     ] {
