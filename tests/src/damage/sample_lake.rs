@@ -315,7 +315,7 @@ fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
         .get_mut("commitInfo")
         .and_then(serde_json::Value::as_object_mut)
     {
-        info.remove("gristmill.sealed");
+        ["gristmill.sealed", "gristmill.tables"].map(|name| info.remove(name));
     }
     if let Some(version) = action.pointer_mut("/metaData/configuration/gristmill.formatVersion") {
         *version = "1".into();
