@@ -21,9 +21,6 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// compressors begin with one.
 const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// The beginning of a Parquet file.
-const PARQUET_MAGIC: &[u8] = b"PAR1";
-
 /// The largest window of a zstd frame, as a power of two: 128 MiB of memory.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
@@ -125,18 +122,18 @@ fn limit_of(bytes: &SourceBytes) -> u64 {
 }
 
 /// Passes the content of the file `uri` with these `bytes` to `take`, piece by piece, if they are
-/// compressed.
+/// compressed. Returns false if they aren't.
 ///
 /// # Errors
-/// [`ConnectorError::Compressed`] if they are damaged or cut, expand too much, or contain what is
-/// compressed itself: then `take` got the content before, or nothing of it.
+/// [`ConnectorError::Compressed`] if they are damaged or cut, or expand too much: `take` got the
+/// content before.
 pub fn for_each_decompressed(
     uri: &str,
     bytes: &SourceBytes,
     take: &mut dyn FnMut(&[u8]),
-) -> Result<(), ConnectorError> {
+) -> Result<bool, ConnectorError> {
     let Some(format) = CompressedFormat::of(bytes) else {
-        return Ok(());
+        return Ok(false);
     };
     let (limit, mut read) = (limit_of(bytes), 0);
     let content = format.reader(bytes);
@@ -144,18 +141,11 @@ pub fn for_each_decompressed(
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let piece = match content.read(&mut buffer) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return Ok(true),
             Ok(length) => buffer.get(..length).unwrap_or_default(),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(damaged(uri, &error, read)),
         };
-        if read == 0 && (CompressedFormat::of(piece).is_some() || piece.starts_with(PARQUET_MAGIC))
-        {
-            return Err(ConnectorError::Compressed {
-                uri: uri.to_owned(),
-                reason: "its content is compressed itself".to_owned(),
-            });
-        }
         read += piece.len() as u64;
         if read > limit {
             return Err(expands(uri, limit));
@@ -336,9 +326,7 @@ mod tests {
             );
         }
         assert_eq!(read(&content), (Vec::new(), true));
-        for unreadable in [&GZIP_MAGIC[..], &gzip(&zstd(LINE)), &zstd(b"PAR1...PAR1")] {
-            assert_eq!(read(unreadable), (Vec::new(), false));
-        }
+        assert_eq!(read(&GZIP_MAGIC), (Vec::new(), false));
     }
 
     #[tokio::test]

@@ -2,14 +2,14 @@
 //!
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
-//! Other files are searched as raw bytes, and those that gzip or zstd has compressed also
-//! decompressed. The terms of a hexastore are concatenated without separators, so those of an
+//! Other files are searched as raw bytes; of those that aren't of the lake, what gzip or zstd has
+//! compressed also decompressed, and what can't be searched is a remnant. The terms of a hexastore are concatenated without separators, so those of an
 //! intact one are searched one by one instead. Sealed cells are also searched opened, and
 //! compressed grains of segments also decompressed. Each match must be attributed to a row that
 //! stays: in a data file, to one in the same row group; in a sidecar, to one in its segment; or to
 //! the text of a legal act. Any other match is a remnant.
 
-mod compressed_files;
+mod foreign_files;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -35,6 +35,7 @@ use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, HexastoreTerms};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
 use crate::segment::{ADDRESSES_FILE, MappedFile, content_of, page_bodies};
+use foreign_files::{PARQUET_MAGIC, is_foreign};
 
 /// Result of the byte search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +151,7 @@ pub(super) async fn prove(
         pool,
     };
     let mut files = lake.location().list("").await?;
-    files.extend(lake.location().staged_files().await?);
+    files.extend(lake.location().hidden_files().await?);
     files.retain(|file| file.size > 0);
     let mut by_workers = match &workers {
         Some(workers) => workers.search(&files, &search.retained).await?,
@@ -352,23 +353,36 @@ fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item
 impl FileSearch<'_> {
     /// Searches a file: raw bytes outside of pages, decompressed pages, and terms of a hexastore.
     fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
-        let groups = self.retained.groups.get(path);
         let attribution = self.retained.attribute(path);
-        let mut found = if bytes.as_ref().starts_with(b"PAR1") {
-            let bodies = page_bodies(&bytes).file("can't search", path)?;
-            let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
-            self.pages(path, bytes, groups, &mut found)?;
-            found
+        let mut found = if is_foreign(path) {
+            self.foreign(path, bytes)
+        } else if bytes.as_ref().starts_with(PARQUET_MAGIC) {
+            self.parquet(path, bytes, attribution)?
         } else if path.ends_with(HEXASTORE_FILE) {
             self.hexastore(bytes.as_ref(), attribution)
         } else {
-            let mut found = self.raw_bytes(bytes.as_ref(), &[], attribution);
-            self.decompressed(path, &bytes.0, attribution, &mut found);
-            found
+            self.raw_bytes(bytes.as_ref(), &[], attribution)
         };
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
         }
+        Ok(found)
+    }
+
+    /// Searches a Parquet file.
+    ///
+    /// # Errors
+    /// [`crate::error::EngineError::File`] if it is damaged.
+    fn parquet(
+        &self,
+        path: &str,
+        bytes: MappedFile,
+        attribution: Attribution,
+    ) -> Result<ByteSearchResult> {
+        let groups = self.retained.groups.get(path);
+        let bodies = page_bodies(&bytes).file("can't search", path)?;
+        let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
+        self.pages(path, bytes, groups, &mut found)?;
         Ok(found)
     }
 

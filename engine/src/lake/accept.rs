@@ -1,5 +1,7 @@
 //! Accepting a lake as it is now: new heads, computed from the logs.
 
+use std::collections::BTreeMap;
+
 use super::Lake;
 use super::heads::Heads;
 use super::table::Table;
@@ -7,6 +9,15 @@ use crate::error::Result;
 
 /// The action in the audit log under which it is recorded that a log with losses was accepted.
 pub const ACCEPTED: &str = "accept-logs";
+
+/// The member of the entry's details with the versions of the tables that were accepted.
+const VERSIONS: &str = "versions";
+
+/// Returns the versions of the tables in the details of an entry; `None` if it has none.
+pub(super) fn accepted_versions(details: &str) -> Option<BTreeMap<String, u64>> {
+    let mut details: serde_json::Value = serde_json::from_str(details).ok()?;
+    serde_json::from_value(details.get_mut(VERSIONS)?.take()).ok()
+}
 
 impl Lake {
     /// Recreates `heads.json` from the current logs, and records that in the audit log. What the
@@ -17,10 +28,14 @@ impl Lake {
     /// [`EngineError::File`](crate::error::EngineError::File),
     /// [`EngineError::Delta`](crate::error::EngineError::Delta).
     pub async fn accept_logs(&mut self) -> Result<()> {
+        // An erasure shortens logs and records them in the heads.
+        let _lock = self.location().lock_erasures().await?;
         let before = Heads::load(self.location()).await.ok().flatten();
         let mut heads = Heads::default();
-        let mut lost = serde_json::Map::new();
-        for table in self.tables() {
+        let (mut lost, mut versions) = (serde_json::Map::new(), BTreeMap::new());
+        for table in self.tables_mut() {
+            table.refresh().await?;
+            versions.insert(Table::name(table), table.version());
             let head = table
                 .head(table.version().saturating_sub(super::heads::ENTRIES as u64))
                 .await?;
@@ -37,7 +52,7 @@ impl Lake {
         }
         Heads::replace(self.location(), heads).await?;
         self.record_encryption().await?;
-        self.record(ACCEPTED, serde_json::json!({ "lost_versions": lost }))
-            .await
+        let details = serde_json::json!({ "lost_versions": lost, VERSIONS: versions });
+        self.record(ACCEPTED, details).await
     }
 }

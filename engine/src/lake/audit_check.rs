@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use gristmill_schemas::columns::AuditRow;
 
-use super::accept::ACCEPTED;
+use super::accept::{ACCEPTED, accepted_versions};
 use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
@@ -88,7 +88,7 @@ impl Lake {
             // `verify` reports a commit that can't be read.
             let commit = CommitFacts::parse(&bytes).unwrap_or_default();
             let lost = rows.lost_by(AUDIT, file.version, commit);
-            let lost = lost.filter(|lost| !is_accepted(entries, lost.at));
+            let lost = lost.filter(|lost| !is_accepted(entries, AUDIT, lost.version, lost.at));
             problems.extend(lost.map(|lost| lost.cause(AUDIT)));
         }
         Ok(problems)
@@ -268,11 +268,15 @@ pub(crate) fn recorded_version(entries: &[AuditRow], table: &str) -> Option<u64>
     recorded.get(table).map(|recorded| recorded.version)
 }
 
-/// Returns whether `entries` have one of `repair --accept-logs` after `at`, in milliseconds since
-/// 1970: what the logs had lost by then was accepted.
-pub(crate) fn is_accepted(entries: &[AuditRow], at: i64) -> bool {
+/// Returns whether `entries` have one of `repair --accept-logs` that accepts what the log of `table`
+/// had up to `version`, a commit of the time `at`, in milliseconds since 1970. Entries of earlier
+/// releases don't state versions: then their time counts.
+pub(crate) fn is_accepted(entries: &[AuditRow], table: &str, version: u64, at: i64) -> bool {
     let mut accepted = entries.iter().filter(|entry| entry.action == ACCEPTED);
-    accepted.any(|entry| entry.at >= at.saturating_mul(1_000))
+    accepted.any(|entry| match accepted_versions(&entry.details) {
+        Some(versions) => versions.get(table).is_some_and(|known| *known >= version),
+        None => entry.at >= at.saturating_mul(1_000),
+    })
 }
 
 /// The result of verifying the audit log.

@@ -20,7 +20,7 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 use gristmill_schemas::columns::GRAINS;
 use serde_json::Value;
 
-use super::commit_facts::OPERATION;
+use super::commit_facts::{CommitFacts, OPERATION};
 use super::file_actions::{add_action, remove_action};
 use super::heads::{CheckpointHead, HEADS, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
@@ -242,11 +242,54 @@ impl Table {
             .await
             .map_err(|error| commit_error(self.name(), error))?;
         self.refresh().await?;
+        self.check_is_in_log(committed.version(), change).await?;
         if self.location().is_remote() {
             self.write_early_checkpoint().await?;
         }
         self.record_commit(committed.version()).await?;
         Ok(committed.version())
+    }
+
+    /// Checks that the log has the commit of `version` with `change`, which was just written. While
+    /// a writer is suspended, an erasure may commit that version and remove the entry again: then
+    /// the name is free, and the entry that was written is part of no version. It is removed.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if it isn't in the log; [`EngineError::File`].
+    async fn check_is_in_log(&self, version: u64, change: &Change) -> Result<()> {
+        if self.version() == version {
+            return Ok(());
+        }
+        let path = commit_path(self.name(), version);
+        let written = self.location().read_small(&path).await?;
+        let next = commit_path(self.name(), version + 1);
+        let next = self.location().read_small(&next).await?;
+        let is_in_log = match (&written, next) {
+            // Both were removed, by an erasure since.
+            (None, _) => {
+                let committed = self.committed_files().await?;
+                let mut added = change.added.iter();
+                added.all(|file| committed.contains(&file.name))
+            }
+            // The erasure was before.
+            (Some(_), None) => false,
+            (Some(written), Some(next)) => {
+                // `verify` reports a commit that can't be read.
+                let next = CommitFacts::parse(&next).unwrap_or_default();
+                let sealed = next.sealed.get(&version);
+                sealed.is_none_or(|digest| *digest == FileDigest::of(written))
+            }
+        };
+        if is_in_log {
+            return Ok(());
+        }
+        if written.is_some() {
+            self.location().delete(&path).await?;
+        }
+        let (table, newest) = (self.name(), self.version());
+        Err(EngineError::Conflict(format!(
+            "an erasure has shortened the log of `{table}` meanwhile, which is at version {newest}"
+        )))
     }
 
     /// Records a commit that has happened in the lake's heads, with the commits from `first` on. A
@@ -428,7 +471,9 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
     }
 }
 
-/// Returns true if `message` is about an entry of a log that isn't there.
+/// Returns true if `message` is about an entry of a log, or a version, that isn't there any more.
 fn is_lost_entry(message: &str) -> bool {
-    message.contains("not found") && message.contains("/_delta_log/")
+    let is_lost_version =
+        message.contains("Requested snapshot version") && message.contains("not available");
+    is_lost_version || (message.contains("not found") && message.contains("/_delta_log/"))
 }

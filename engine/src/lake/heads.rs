@@ -176,13 +176,16 @@ impl Heads {
         serde_json::to_vec_pretty(&self)
     }
 
-    /// Writes `heads`, whatever the file contains.
+    /// Writes `heads`, whatever the file contains. Waits for those who update it.
     ///
     /// # Errors
     /// [`EngineError::File`].
     pub(crate) async fn replace(location: &LakeLocation, heads: Heads) -> Result<()> {
         let path = Path::from(HEADS);
         let bytes = heads.into_bytes().file("can't write", HEADS)?;
+        let locked = location.clone();
+        let lock = tokio::task::spawn_blocking(move || locked.lock(LOCK)).await;
+        let _lock = lock.file("can't write", HEADS)??;
         location
             .store()
             .put(&path, PutPayload::from(bytes))

@@ -25,7 +25,28 @@ impl LakeLocation {
         let Some(folder) = self.local_path(&Path::default()) else {
             return Ok(Vec::new());
         };
-        let listed = tokio::task::spawn_blocking(move || staged_below(&folder)).await;
+        self.listed(move || staged_below(&folder, Extent::OfLake))
+            .await
+    }
+
+    /// Lists these files, and all others in the lake's folder that have such names: the store
+    /// doesn't list them either.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn hidden_files(&self) -> Result<Vec<ObjectMeta>> {
+        let Some(folder) = self.local_path(&Path::default()) else {
+            return Ok(Vec::new());
+        };
+        self.listed(move || staged_below(&folder, Extent::Everything))
+            .await
+    }
+
+    async fn listed(
+        &self,
+        list: impl FnOnce() -> std::io::Result<Vec<ObjectMeta>> + Send + 'static,
+    ) -> Result<Vec<ObjectMeta>> {
+        let listed = tokio::task::spawn_blocking(list).await;
         listed
             .file("can't list", self.name())?
             .file("can't list", self.name())
@@ -40,14 +61,27 @@ pub(crate) fn is_staged(name: &str) -> bool {
     })
 }
 
-/// Returns the staged files below `root`, in the order of their paths. Folders that aren't the
-/// lake's own are passed over: they have none of its files, and may be closed to this process
-/// (`lost+found`). So are names that aren't Unicode: listing the other files fails because of them.
-fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
+/// Which folders are searched for files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Those of the lake: the others have none of its files.
+    OfLake,
+    /// Also the others, except those that are closed to this process (`lost+found`).
+    Everything,
+}
+
+/// Returns the staged files below `root`, in the order of their paths. Names that aren't Unicode are
+/// passed over: listing the other files fails because of them.
+fn staged_below(root: &FilePath, extent: Extent) -> std::io::Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
     let mut folders = vec![(root.to_owned(), String::new())];
     while let Some((folder, prefix)) = folders.pop() {
-        let Some(entries) = present(std::fs::read_dir(folder))? else {
+        let is_of_lake = prefix.split('/').nth(1).is_none_or(is_lake_folder);
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && !is_of_lake => continue,
+            entries => present(entries)?,
+        };
+        let Some(entries) = entries else {
             continue;
         };
         for entry in entries {
@@ -57,7 +91,8 @@ fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
                 continue;
             };
             let is_elsewhere = prefix.is_empty() && !is_lake_folder(name);
-            if is_elsewhere && !is_staged(name) {
+            let is_passed_over = is_elsewhere && extent == Extent::OfLake;
+            if is_passed_over && !is_staged(name) {
                 continue;
             }
             let place = entry.path();
@@ -67,7 +102,7 @@ fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
             };
             let path = format!("{prefix}/{name}");
             match metadata.is_dir() {
-                true if is_elsewhere => {}
+                true if is_passed_over => {}
                 true => folders.push((place, path)),
                 false if is_staged(name) => found.push(listed(&path, &metadata)?),
                 false => {}

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::audit_check::is_accepted;
 use super::commit_facts::CommitFacts;
-use super::heads::Heads;
+use super::heads::{ACCEPT, Heads};
 use super::location::LakeLocation;
 use super::log::LogFile;
-use super::{AUDIT, FIRST_WITH_HEADS, TABLES};
+use super::open_checks::TableDamage;
+use super::{AUDIT, FIRST_WITH_HEADS, Lake, TABLES};
 use crate::error::Result;
 use crate::file_digest::FileDigest;
 
@@ -144,12 +145,35 @@ impl StatedVersions {
                 let is_missing = Some(stated.version) > newest;
                 let differs = |digest: &FileDigest| *digest != stated.commit;
                 let is_other = digest(stated.version).is_some_and(differs);
-                let is_wrong = (is_missing || is_other) && !is_accepted(entries, witness.at);
+                let is_accepted =
+                    || is_accepted(entries, witness.table, witness.version, witness.at);
+                let is_wrong = (is_missing || is_other) && !is_accepted();
                 is_wrong.then(|| witness.cause(table, stated.version, newest, is_missing))
             });
             found.extend(differing.map(|cause| (*table, cause)));
         }
         Ok(found)
+    }
+}
+
+impl Lake {
+    /// Checks that no table contradicts what commits to others state. An erasure, which removes
+    /// such commits, must not begin otherwise.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`](crate::error::EngineError::Damaged) names the first table that
+    /// does; those of reading the logs.
+    pub(crate) async fn check_stated_versions(&self) -> Result<()> {
+        let stated = StatedVersions::read(&self.location).await?;
+        let entries = self.newest_audit_entries().await?;
+        let differences = stated.differences(&self.location, &entries).await?;
+        match differences.into_iter().next() {
+            Some((table, cause)) => {
+                let remedy = ACCEPT;
+                Err(TableDamage { cause, remedy }.error(table))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) async fn check(
     let lost = std::mem::take(&mut check.lost);
     let mut reported = Vec::new();
     for (table, lost) in &lost.by_commits {
-        if !is_accepted(entries, lost.at) {
+        if !is_accepted(entries, table, lost.version, lost.at) {
             reported.push(*table);
             report(check, table, &lost.cause(table), lost.rows);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase};
+use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{Change, DataFile, Lake, transaction_name};
 use gristmill_engine::verify::{Problem, VerifyOptions, VerifyScope, verify_lake};
 
@@ -120,6 +121,13 @@ async fn an_erasure_whose_traces_were_replaced_by_a_backup_is_reported() {
             assert!(!problems.is_empty(), "{number}, {round}");
             let verdict = lab.lake().await.verify_audit().await.unwrap();
             assert!(verdict.bad > 0, "{number}, {round}");
+            // An erasure would remove the commits that tell it. In the other case a certificate does.
+            if number == 0 {
+                let request = SubjectRequest::of_person(["nobody-4711-k9"]);
+                let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+                let is_refused = matches!(erased, Err(EngineError::Damaged { .. }));
+                assert!(is_refused, "{round}: {erased:?}");
+            }
             lab.ingest("later.frames", &lab.blobs(5 + round, 20)).await;
         }
         let mut lake = lab.lake().await;

@@ -192,6 +192,7 @@ async fn erase_revealed(
     if options.purge_versions && lake.location().object_versions()?.is_none() {
         return Err(EngineError::Request(NO_VERSIONS.to_owned()));
     }
+    lake.check_stated_versions().await?;
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
