@@ -7,7 +7,8 @@
 //! minima over all sightings, so they don't depend on the order of reading, and indexes of parts of
 //! the input can be merged in any order.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use gristmill_schemas::message::ids::MessagePosition;
@@ -30,6 +31,27 @@ pub struct Sighting {
     pub position: MessagePosition,
     /// Where in the exchange it was.
     pub kind: SightingKind,
+    /// The response that the answer is of, if it states its id.
+    pub answer: Option<AnswerDigest>,
+}
+
+/// A digest of the id of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AnswerDigest(u64);
+
+impl AnswerDigest {
+    /// Returns the digest of `id`.
+    pub fn of(id: &str) -> AnswerDigest {
+        let mut digest = [0; 8];
+        digest.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..8]);
+        AnswerDigest(u64::from_le_bytes(digest))
+    }
+
+    /// Returns the position of an answer of this response that is a message of its own, although
+    /// another response has the same content at `position`.
+    pub fn separate(self, position: &MessagePosition) -> MessagePosition {
+        position.of_answer(self.0)
+    }
 }
 
 /// A line of one of the files that are read together.
@@ -51,14 +73,26 @@ struct Preference {
     micros: i64,
     digest: u64,
     location: LineLocation,
+    source: TimeSource,
+    answer: Option<AnswerDigest>,
+}
+
+impl Preference {
+    /// Returns true unless `other` is preferred, whatever both state of their responses.
+    fn is_preferred_to(&self, other: &Preference) -> bool {
+        let order = |it: &Preference| (it.kind, it.micros, it.digest, it.location);
+        order(self) <= order(other)
+    }
 }
 
 /// The merged sightings of one message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct MergedSightings {
     first_micros: i64,
     first_source: TimeSource,
     preferred: Preference,
+    /// The preferred sightings of other responses with the same content; most messages have none.
+    others: BTreeMap<AnswerDigest, Preference>,
 }
 
 impl MergedSightings {
@@ -66,6 +100,28 @@ impl MergedSightings {
     fn record_time(&mut self, (micros, source): (i64, TimeSource)) {
         (self.first_micros, self.first_source) =
             (self.first_micros, self.first_source).min((micros, source));
+    }
+
+    /// Adds a sighting to the preferred ones.
+    fn add(&mut self, found: Preference) {
+        let other = std::cmp::max(self.preferred, found);
+        self.preferred = self.preferred.min(found);
+        if let Some(answer) = other.answer
+            && other.answer != self.preferred.answer
+        {
+            let known = self.others.entry(answer).or_insert(other);
+            *known = other.min(*known);
+        }
+    }
+
+    /// Returns the sighting at `location` of a response whose answer is a message of its own: one
+    /// that was billed separately. `None` if the preferred answer doesn't state its response.
+    fn separate(&self, location: LineLocation) -> Option<&Preference> {
+        let preferred = self.preferred.answer?;
+        let mut others = self.others.iter();
+        let (_, found) =
+            others.find(|(answer, other)| **answer != preferred && other.location == location)?;
+        Some(found)
     }
 }
 
@@ -98,6 +154,8 @@ impl SightingIndex {
                 micros: time.micros(),
                 digest,
                 location,
+                source: time.source(),
+                answer: sighting.answer,
             };
             let merged =
                 self.messages
@@ -106,9 +164,10 @@ impl SightingIndex {
                         first_micros: time.micros(),
                         first_source: time.source(),
                         preferred: preference,
+                        others: BTreeMap::new(),
                     });
             merged.record_time((time.micros(), time.source()));
-            merged.preferred = merged.preferred.min(preference);
+            merged.add(preference);
         }
     }
 
@@ -144,9 +203,16 @@ impl SightingIndex {
             self.record_answer(file, id, digest, range);
         }
         for (digest, theirs) in other.messages {
-            let ours = self.messages.entry(digest).or_insert(theirs);
-            ours.record_time((theirs.first_micros, theirs.first_source));
-            ours.preferred = ours.preferred.min(theirs.preferred);
+            match self.messages.entry(digest) {
+                Entry::Vacant(ours) => _ = ours.insert(theirs),
+                Entry::Occupied(mut ours) => {
+                    let ours = ours.get_mut();
+                    ours.record_time((theirs.first_micros, theirs.first_source));
+                    ours.add(theirs.preferred);
+                    let others = theirs.others.into_values();
+                    others.for_each(|other| ours.add(other));
+                }
+            }
         }
     }
 
@@ -168,6 +234,18 @@ impl SightingIndex {
         })
     }
 
+    /// Returns the time of the answer at `location`, if it is a message of its own: a response with
+    /// another id has the same content at `position`, and its answer is preferred.
+    pub(crate) fn separate(
+        &self,
+        position: &MessagePosition,
+        location: LineLocation,
+    ) -> Option<Timestamp> {
+        let merged = self.messages.get(position.digest())?;
+        let separate = merged.separate(location)?;
+        Some(Timestamp::from_micros(separate.micros).with_source(separate.source))
+    }
+
     /// Returns true if a sighting with these properties would be preferred to all recorded ones.
     pub(crate) fn would_be_preferred(
         &self,
@@ -181,10 +259,12 @@ impl SightingIndex {
             micros: time.micros(),
             digest,
             location,
+            source: time.source(),
+            answer: None,
         };
         self.messages
             .get(position.digest())
-            .is_none_or(|merged| preference <= merged.preferred)
+            .is_none_or(|merged| preference.is_preferred_to(&merged.preferred))
     }
 
     /// Returns the earliest time of all messages. Linked files are ordered by it.
@@ -234,7 +314,11 @@ mod tests {
                 let mut part = SightingIndex::default();
                 let location = LineLocation { file: 0, line };
                 part.record(
-                    &[Sighting { position, kind }],
+                    &[Sighting {
+                        position,
+                        kind,
+                        answer: None,
+                    }],
                     at(seconds),
                     digest,
                     location,
@@ -248,6 +332,41 @@ mod tests {
             };
             assert!(is_preferred(4) && !is_preferred(3));
             assert_eq!(index.len(), 1);
+        }
+    }
+
+    #[test]
+    fn answers_of_other_responses_are_messages_of_their_own_in_any_order() {
+        let at = Timestamp::from_seconds;
+        let recorded = [
+            (Some("a"), SightingKind::Answer, 5, 1),
+            (Some("b"), SightingKind::Answer, 7, 2),
+            // The same response, recorded again.
+            (Some("b"), SightingKind::Answer, 9, 3),
+            (Some("a"), SightingKind::Answer, 9, 4),
+            (Some("c"), SightingKind::Answer, 6, 5),
+            (None, SightingKind::Answer, 8, 6),
+            (None, SightingKind::Resent, 1, 7),
+        ];
+        let position = MessagePosition::start("a");
+        for rotation in 0..recorded.len() {
+            let mut index = SightingIndex::default();
+            for number in 0..recorded.len() {
+                let (id, kind, seconds, line) = recorded[(number + rotation) % recorded.len()];
+                let sighting = Sighting {
+                    position,
+                    kind,
+                    answer: id.map(AnswerDigest::of),
+                };
+                let location = LineLocation { file: 0, line };
+                let mut part = SightingIndex::default();
+                part.record(&[sighting], at(seconds), line, location);
+                index.merge(part);
+            }
+            let separate = |line| index.separate(&position, LineLocation { file: 0, line });
+            let found: Vec<_> = (1..=7).map(separate).collect();
+            let expected = [None, Some(at(7)), None, None, Some(at(6)), None, None];
+            assert_eq!(found, expected, "{rotation}");
         }
     }
 }

@@ -65,6 +65,17 @@ impl MessagePosition {
         self.depth
     }
 
+    /// Returns the position of a message that is another one than the message here: an answer with
+    /// the same content, of which `answer` is a digest.
+    pub fn of_answer(&self, answer: u64) -> MessagePosition {
+        let mut hasher = Hasher::new();
+        hasher.update(&self.digest).update(&answer.to_le_bytes());
+        MessagePosition {
+            digest: *hasher.finalize().as_bytes(),
+            depth: self.depth,
+        }
+    }
+
     /// Returns the ULID of the message at this position with the given time.
     pub fn ulid(&self, time: Timestamp) -> Ulid {
         let mut tail = [0; 8];

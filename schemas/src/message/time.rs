@@ -61,6 +61,18 @@ pub struct Timestamp {
     source: TimeSource,
 }
 
+/// The length of a date with hours and minutes: `2026-05-08T12:00`.
+const TO_MINUTES: usize = 16;
+
+/// Returns a timestamp without seconds with them: `2026-05-08T12:00Z` is what Java writes of a full
+/// minute. `None` for other texts.
+fn with_seconds(text: &str) -> Option<String> {
+    let (minutes, offset) = text.split_at_checked(TO_MINUTES)?;
+    let is_full = minutes.as_bytes().get(13) == Some(&b':')
+        && (offset.is_empty() || offset.starts_with(['Z', 'z', '+', '-']));
+    is_full.then(|| format!("{minutes}:00{offset}"))
+}
+
 impl Timestamp {
     /// Creates a timestamp from microseconds since 1970, in UTC.
     pub fn from_micros(micros: i64) -> Self {
@@ -127,9 +139,11 @@ impl Timestamp {
         header_seconds(self.micros.div_euclid(1_000)).is_some()
     }
 
-    /// Parses RFC 3339. A timestamp without offset is taken as UTC. Digits beyond microseconds are
-    /// truncated.
+    /// Parses RFC 3339, also without seconds, as ISO 8601 permits. A timestamp without offset is
+    /// taken as UTC. Digits beyond microseconds are truncated.
     pub fn parse(text: &str) -> Option<Timestamp> {
+        let with_seconds = with_seconds(text);
+        let text = with_seconds.as_deref().unwrap_or(text);
         if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
             return Some(Timestamp {
                 micros: instant.timestamp_micros(),
@@ -219,7 +233,22 @@ mod tests {
                 .to_string(),
             "2026-05-08T12:00:00Z"
         );
-        for text in ["", "2026-05-08", "noon", "2026-13-01T00:00:00Z"] {
+        // ISO 8601 without seconds.
+        for (text, expected) in [
+            ("2026-05-08T12:00Z", "2026-05-08T12:00:00Z"),
+            ("2026-05-08T12:00", "2026-05-08T12:00:00Z"),
+            ("2026-05-08T14:00+02:00", "2026-05-08T14:00:00+02:00"),
+        ] {
+            assert_eq!(Timestamp::parse(text).unwrap().to_string(), expected);
+        }
+        for text in [
+            "",
+            "2026-05-08",
+            "noon",
+            "2026-13-01T00:00:00Z",
+            "2026-05-08T12-00Z",
+            "2026-05-08T1é:00Z00",
+        ] {
             assert!(Timestamp::parse(text).is_none(), "{text}");
         }
     }

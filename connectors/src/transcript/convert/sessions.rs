@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::Origin;
 use gristmill_schemas::message::request::{Choice, Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{Role, Timestamp, model_id};
+use gristmill_schemas::message::{ContentBlock, MessageStatus, Role, Timestamp, model_id};
 
 use super::Notice;
 use super::exchanges::exchange_head;
@@ -15,6 +16,7 @@ use super::output::LineOutput;
 use crate::transcript::parsed::PlacedMessage;
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::{write_request, write_response};
+use crate::wire::error::{read_error, write_error};
 use crate::wire::message_writer::WriteOptions;
 use crate::wire::registry;
 
@@ -114,6 +116,8 @@ struct SessionExchange {
     request: Request<'static>,
     /// The last answer, if it is the last message.
     response: Option<Response<'static>>,
+    /// The error, if there is one instead.
+    error: Option<RecordedError>,
     /// The time of the last message.
     time: Option<Timestamp>,
 }
@@ -128,7 +132,10 @@ impl SessionExchange {
         let model = answer
             .as_ref()
             .and_then(|answer| answer.message.metadata.model.as_deref().map(str::to_owned));
+        let error = answer.as_ref().and_then(RecordedError::of);
+        let answer = answer.filter(|_| error.is_none());
         SessionExchange {
+            error,
             response: answer.map(|answer| response_of(answer, model.as_deref())),
             request: Request {
                 model: model.map(Into::into),
@@ -155,6 +162,11 @@ impl SessionExchange {
         let written = write_request(adapter, &self.request, &mut ids, options);
         output.dropped(&written.drops);
         line.insert("request", written.json.into_owned());
+        if let Some(error) = &self.error {
+            line.insert("status", error.status.clone());
+            line.insert("response", error.body_for(adapter));
+            return;
+        }
         let Some(response) = &self.response else {
             line.insert("response", Json::Null);
             return;
@@ -162,6 +174,48 @@ impl SessionExchange {
         let written = write_response(adapter, response, &mut ids, WriteOptions::default());
         output.dropped(&written.drops);
         line.insert("response", written.json.into_owned());
+    }
+}
+
+/// The error that a provider returned instead of an answer.
+struct RecordedError {
+    /// The status of HTTP, or null.
+    status: Json<'static>,
+    body: Json<'static>,
+    /// The dialect of the body.
+    adapter: &'static dyn Adapter,
+}
+
+impl RecordedError {
+    /// Returns the error that is recorded as the content of `answer`.
+    fn of(answer: &PlacedMessage) -> Option<RecordedError> {
+        let [ContentBlock::Unknown(block)] = answer.message.content.as_slice() else {
+            return None;
+        };
+        let Origin::Wire(key) = &block.origin else {
+            return None;
+        };
+        let is_error = answer.message.metadata.status == MessageStatus::Error;
+        Some(RecordedError {
+            status: block
+                .json
+                .get("status")
+                .filter(|_| is_error)?
+                .clone()
+                .into_owned(),
+            body: block.json.get("body")?.clone().into_owned(),
+            adapter: registry::by_key(key)?,
+        })
+    }
+
+    /// Returns the body as `adapter` writes it; that of another dialect which it can't read stays.
+    fn body_for(&self, adapter: &'static dyn Adapter) -> Json<'static> {
+        match read_error(self.adapter, &self.body) {
+            Some(report) if adapter.key() != self.adapter.key() => {
+                write_error(adapter, &report).into_owned()
+            }
+            _ => self.body.clone(),
+        }
     }
 }
 

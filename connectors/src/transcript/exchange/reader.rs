@@ -12,7 +12,7 @@ use crate::threads;
 use crate::transcript::line::{FaultCode, Line, line_parser, lines};
 use crate::transcript::options::{LinkedFile, ReadOptions};
 use crate::transcript::parallel::{chunk_lines, map_ordered, wait_if_many_values};
-use crate::transcript::sighting_index::{LineLocation, SightingIndex};
+use crate::transcript::sighting_index::{LineLocation, SightingIndex, SightingKind};
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::exchange::Exchange;
@@ -133,7 +133,8 @@ fn read_line<'b, T>(
     LineOutcome::Items(items)
 }
 
-/// Maps the messages of an exchange whose preferred sighting is on this line.
+/// Maps the messages of an exchange whose preferred sighting is on this line, and answers that are
+/// messages of their own.
 fn preferred_messages<T>(
     file: IndexedFile<'_>,
     (adapter, exchange): (&'static dyn Adapter, &Exchange),
@@ -156,17 +157,28 @@ fn preferred_messages<T>(
     };
     let is_preferred =
         |position: &MessagePosition, kind| file.index.is_preferred(position, kind, location);
+    let separate = |position: &MessagePosition, kind| match kind {
+        SightingKind::Answer => file.index.separate(position, location),
+        SightingKind::Resent => None,
+    };
+    let is_wanted = |position: &MessagePosition, kind| {
+        is_preferred(position, kind) || separate(position, kind).is_some()
+    };
     let mut items = Vec::new();
     visit_messages(
         adapter,
         exchange,
         conversation,
         &context,
-        &is_preferred,
-        &mut |message, conversation| {
-            if is_preferred(&message.position, message.sighting) {
-                items.push(mapper.map(ExchangeItem::Message(message, conversation)));
+        &is_wanted,
+        &mut |mut message, conversation| {
+            if !is_preferred(&message.position, message.sighting) {
+                match separate(&message.position, message.sighting) {
+                    Some(time) => message.separate(time),
+                    None => return,
+                }
             }
+            items.push(mapper.map(ExchangeItem::Message(message, conversation)));
         },
     );
     items

@@ -77,6 +77,7 @@ impl<T> SpeculativeLine<T> {
             sighting: Sighting {
                 position: message.position,
                 kind: message.sighting,
+                answer: message.answer,
             },
             time: message.message.created_at,
             has_calls: has_calls(&message.message),
@@ -114,6 +115,14 @@ impl<T> SpeculativeLine<T> {
     ) -> Option<Vec<T>> {
         if self.messages.is_empty() {
             return Some(self.mapped.into_iter().map(|(_, item)| item).collect());
+        }
+        // These have other positions than were assumed.
+        let mut messages = self.messages.iter();
+        let is_separate = |SpeculativeMessage { sighting, .. }: &SpeculativeMessage| {
+            sighting.answer.is_some() && index.separate(&sighting.position, location).is_some()
+        };
+        if messages.any(is_separate) {
+            return None;
         }
         let preferred = self.preferred(index, location);
         if !preferred.contains(&true) {
@@ -235,6 +244,7 @@ mod tests {
             let message = ExchangeMessage {
                 position,
                 parent: None,
+                answer: None,
                 sighting: SightingKind::Resent,
                 message: Message::new("", "", Role::User, content, time),
                 stop_reason: None,

@@ -23,7 +23,7 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::PromptCount;
@@ -84,6 +84,25 @@ impl ResponseItem {
     fn is_failed_turn(&self) -> bool {
         self.text("type") == Some(FAILED_TURN)
     }
+}
+
+/// Returns true for the result of a command without a status whose output states another exit code
+/// than 0: `{"output": "…", "metadata": {"exit_code": 2}}`.
+fn states_failure(item: &Object) -> bool {
+    let is_result = item
+        .get("type")
+        .and_then(Json::as_str)
+        .is_some_and(|kind| kind.ends_with("_output"));
+    let output = item.get("output").and_then(Json::as_str);
+    let Some(output) = output.filter(|_| is_result && !item.contains_key("status")) else {
+        return false;
+    };
+    let stated = Json::parse_lossy(output.as_bytes());
+    let exit_code = stated
+        .as_ref()
+        .ok()
+        .and_then(|json| json.get("metadata")?.get("exit_code")?.as_i64());
+    exit_code.is_some_and(|code| code != 0)
 }
 
 /// A session while its lines are read.
@@ -200,8 +219,14 @@ impl Rollout {
     }
 
     fn push(&mut self, item: &Json, line: Line, time: Option<Timestamp>) {
+        let mut json = item.clone().into_owned();
+        if let Json::Object(item) = &mut json
+            && states_failure(item)
+        {
+            item.insert("status", "failed");
+        }
         self.items.push(ResponseItem {
-            json: item.clone().into_owned(),
+            json,
             line,
             time,
             model: self.model.clone(),

@@ -98,6 +98,40 @@ fn every_turn_has_its_own_model_and_usage() {
 }
 
 #[test]
+fn the_exit_code_of_a_command_in_a_rollout_tells_whether_it_failed() {
+    let item = |payload: &str| format!(r#"{{"type":"response_item","payload":{payload}}}"#);
+    let result = |id: &str, output: &str| {
+        let output = Json::from(output.to_owned()).to_string();
+        item(&format!(
+            r#"{{"type":"function_call_output","call_id":"{id}","output":{output}}}"#
+        ))
+    };
+    let call = |id: &str| {
+        item(&format!(
+            r#"{{"type":"function_call","name":"shell","arguments":"{{}}","call_id":"{id}"}}"#
+        ))
+    };
+    let lines = [
+        call("a"),
+        result("a", r#"{"output":"boom","metadata":{"exit_code":2}}"#),
+        call("b"),
+        result("b", r#"{"output":"fine","metadata":{"exit_code":0}}"#),
+        call("c"),
+        result("c", "exit_code: 2"),
+    ];
+    let ParsedPart { messages, .. } =
+        parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
+    let blocks = messages.iter().flat_map(|placed| &placed.message.content);
+    let failed: Vec<bool> = blocks
+        .filter_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some(result.is_error),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [true, false, false]);
+}
+
+#[test]
 fn failed_commands_and_turns_are_errors() {
     let text = r#"{"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"f","aggregated_output":"boom","exit_code":1}}
         {"type":"item.completed","item":{"id":"i2","type":"mcp_tool_call","tool":"s","result":null,"error":{"message":"not found"}}}

@@ -11,11 +11,11 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
-use gristmill_schemas::message::ids::MessagePosition;
+use gristmill_schemas::message::ids::{MessagePosition, tool_use_id};
 use gristmill_schemas::message::request::{Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp, model_id};
 
-use crate::transcript::sighting_index::{Sighting, SightingKind};
+use crate::transcript::sighting_index::{AnswerDigest, Sighting, SightingKind};
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::{read_choices, read_messages, scan_request, scan_response};
 use crate::wire::conversation::{Conversation, ReadContext};
@@ -32,6 +32,8 @@ pub struct ExchangeMessage<'j> {
     pub parent: Option<MessagePosition>,
     /// In which part of the exchange the message is.
     pub sighting: SightingKind,
+    /// The response that it is an answer of, if that has an id.
+    pub answer: Option<AnswerDigest>,
     /// The message.
     pub message: Message<'j>,
     /// Why the model stopped.
@@ -40,6 +42,27 @@ pub struct ExchangeMessage<'j> {
     pub usage: Option<TokenUsage>,
     /// The other members of the response: id, time, model and what is specific to the provider.
     pub response: Option<Json<'j>>,
+}
+
+impl ExchangeMessage<'_> {
+    /// Makes it a message of its own with the given time: that of another response has the same
+    /// content. Its calls are others, too.
+    pub(super) fn separate(&mut self, time: Timestamp) {
+        if let Some(answer) = self.answer {
+            self.position = answer.separate(&self.position);
+        }
+        let message = &mut self.message;
+        message.created_at = message.created_at.max(time);
+        let ulid = self.position.ulid(message.created_at);
+        message.id = ulid.to_string().into();
+        let calls = message.content.iter_mut().filter_map(|block| match block {
+            ContentBlock::ToolUse(call) => Some(call),
+            _ => None,
+        });
+        calls
+            .enumerate()
+            .for_each(|(number, call)| call.id = tool_use_id(ulid, number).into());
+    }
 }
 
 /// The adapter that reads an exchange, or why none does.
@@ -98,12 +121,18 @@ pub struct ScannedExchange {
 }
 
 impl ScannedExchange {
-    fn push(&mut self, kind: SightingKind, positions: impl IntoIterator<Item = MessagePosition>) {
-        self.sightings.extend(
-            positions
-                .into_iter()
-                .map(|position| Sighting { position, kind }),
-        );
+    fn push(
+        &mut self,
+        kind: SightingKind,
+        positions: impl IntoIterator<Item = MessagePosition>,
+        answer: Option<AnswerDigest>,
+    ) {
+        self.sightings
+            .extend(positions.into_iter().map(|position| Sighting {
+                position,
+                kind,
+                answer,
+            }));
     }
 }
 
@@ -117,7 +146,7 @@ pub fn scan_exchange(
     let mut scanned = ScannedExchange::default();
     if let Some(body) = exchange.request {
         let positions = scan_request(adapter, body, conversation, context).unwrap_or_default();
-        scanned.push(SightingKind::Resent, positions);
+        scanned.push(SightingKind::Resent, positions, None);
     }
     let Some(body) = FoldedBody::of(adapter, exchange) else {
         return scanned;
@@ -126,11 +155,12 @@ pub fn scan_exchange(
     if !adapter.is_response(json) {
         let block = error_block(adapter, exchange, json);
         let position = conversation.advance(Role::Assistant, &[block]);
-        scanned.push(SightingKind::Answer, [position]);
+        scanned.push(SightingKind::Answer, [position], None);
     } else if let Ok((mut positions, response)) =
         scan_response(adapter, json, conversation, context)
     {
         scanned.created_at = response.created_at;
+        let answer = response.id.as_deref().map(AnswerDigest::of);
         scanned.answer_id = response
             .id
             .filter(|_| adapter.stores_responses())
@@ -138,7 +168,7 @@ pub fn scan_exchange(
         if positions.is_empty() {
             positions.push(conversation.advance(Role::Assistant, &[]));
         }
-        scanned.push(SightingKind::Answer, positions);
+        scanned.push(SightingKind::Answer, positions, answer);
     }
     scanned
 }
@@ -188,6 +218,7 @@ pub fn visit_messages(
         visit,
         parent,
         requested_model: None,
+        answer: None,
         summary: VisitSummary::default(),
     };
     visitor.visit_request();
@@ -209,6 +240,8 @@ struct MessageVisitor<'v, 'e> {
     parent: Option<MessagePosition>,
     /// The model that the request names.
     requested_model: Option<Cow<'e, str>>,
+    /// The response that is visited, if it has an id.
+    answer: Option<AnswerDigest>,
     summary: VisitSummary,
 }
 
@@ -236,6 +269,7 @@ impl<'e> MessageVisitor<'_, 'e> {
                 position,
                 parent: self.parent.replace(position),
                 sighting: SightingKind::Resent,
+                answer: None,
                 message,
                 stop_reason: None,
                 usage: None,
@@ -270,6 +304,7 @@ impl<'e> MessageVisitor<'_, 'e> {
             return;
         };
         let (mut response, positions) = (read.response, read.positions);
+        self.answer = response.id.as_deref().map(AnswerDigest::of);
         if self.adapter.stores_responses() {
             self.summary.answer_id = response.id.as_deref().map(str::to_owned);
         }
@@ -306,6 +341,7 @@ impl<'e> MessageVisitor<'_, 'e> {
             position,
             parent: self.parent,
             sighting: SightingKind::Answer,
+            answer: self.answer,
             message,
             stop_reason,
             usage: None,
