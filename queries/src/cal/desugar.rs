@@ -20,6 +20,8 @@ pub struct Desugared {
     /// THREAD FROM: a message of the conversation. The conversation is its session or, without one,
     /// the messages linked with it as parents and children.
     pub thread_from: Option<Address>,
+    /// True for THREAD: of messages with the same time, the ids tell the order of the conversation.
+    pub is_thread: bool,
 }
 
 /// Expands the shortcuts. MY refers to `user_id`, the user of the session.
@@ -54,6 +56,7 @@ pub fn desugar(recall: &Recall, user_id: Option<&str>) -> Result<Desugared> {
         recall: plain,
         fallback,
         thread_from,
+        is_thread: recall.thread.is_some(),
     })
 }
 

@@ -43,6 +43,9 @@ pub(super) struct Pipeline {
     pub(super) group: Option<KnownField>,
 }
 
+/// The column with the ids of messages, in plans of conversations.
+pub(super) const MESSAGE_ID: &str = "__message_id";
+
 /// Returns the fields whose values the stages need, each once. The score is a column of every plan.
 pub(super) fn stage_keys(stages: &[Stage]) -> Vec<KnownField> {
     let mut keys: Vec<KnownField> = Vec::new();
@@ -94,7 +97,7 @@ impl Pipeline {
         match &stage.kind {
             StageKind::Select(_) | StageKind::Project(_) => Ok(self),
             StageKind::OrderBy(Field::Known(field), direction) => {
-                self.order = ordered_by(*field, *direction)?;
+                self.order = self.ordered_by(*field, *direction)?;
                 Ok(self)
             }
             StageKind::Limit(count) => self.limit(u64::from(*count)),
@@ -113,6 +116,24 @@ impl Pipeline {
                 Err(CalError::new(Code::E008, message).at(parameter.span).into())
             }
         }
+    }
+
+    /// Orders by a field, then by address. Grains without the field are last in both directions. Of
+    /// the messages of a conversation, those of the same time are in its order.
+    fn ordered_by(&self, field: KnownField, direction: Direction) -> Result<Vec<SortExpr>> {
+        let is_ascending = direction == Direction::Ascending;
+        let key = match (field, field.spec().kind) {
+            (KnownField::Score, _) => col(SCORE),
+            (_, FieldKind::Number) => with_one_zero(col(key_name(field)))?,
+            _ => col(key_name(field)),
+        };
+        let mut order = vec![key.sort(is_ascending, false)];
+        let schema = self.frame.schema();
+        if field == KnownField::Time && schema.has_column_with_unqualified_name(MESSAGE_ID) {
+            order.push(col(MESSAGE_ID).sort(is_ascending, false));
+        }
+        order.push(by_address());
+        Ok(order)
     }
 
     fn limit(mut self, rows: u64) -> Result<Pipeline> {
@@ -230,19 +251,6 @@ fn default_limit(shape: ResultShape, row_limit: Option<u64>) -> Option<u64> {
 
 fn by_address() -> SortExpr {
     col(ADDRESS).sort(true, false)
-}
-
-/// Orders by a field, then by address. Grains without the field are last in both directions.
-fn ordered_by(field: KnownField, direction: Direction) -> Result<Vec<SortExpr>> {
-    let key = match (field, field.spec().kind) {
-        (KnownField::Score, _) => col(SCORE),
-        (_, FieldKind::Number) => with_one_zero(col(key_name(field)))?,
-        _ => col(key_name(field)),
-    };
-    Ok(vec![
-        key.sort(direction == Direction::Ascending, false),
-        by_address(),
-    ])
 }
 
 #[cfg(test)]

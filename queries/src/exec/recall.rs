@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::DataFrame;
 use futures::FutureExt;
@@ -21,7 +22,7 @@ use super::condition::namespace_filter;
 use super::error::Result;
 use super::grain_reader::GrainReader;
 use super::indexed_search::IndexedSearch;
-use super::pipeline::{Pipeline, VALUE, stage_keys};
+use super::pipeline::{MESSAGE_ID, Pipeline, VALUE, stage_keys};
 use super::rule::RuleTables;
 use super::{blob_functions, condition, message_thread, search_statistics};
 use crate::cal::ast::*;
@@ -66,6 +67,13 @@ pub(super) struct RecallPlan {
     pub(super) desugared: Recall,
 }
 
+/// What THREAD asks for beyond the conditions and stages of the RECALL without it.
+#[derive(Clone)]
+struct ThreadPart {
+    /// THREAD FROM: the messages of the conversation.
+    of_address: Option<Expr>,
+}
+
 /// Plans RECALLs.
 pub(super) struct RecallPlanner<'p, 'e> {
     pub(super) reader: &'p GrainReader<'e>,
@@ -84,13 +92,15 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             recall: desugared,
             fallback,
             thread_from,
+            is_thread,
         } = desugar(recall, self.reader.session.user.as_deref())?;
-        let thread = match &thread_from {
+        let of_address = match &thread_from {
             Some(address) => {
                 Some(message_thread::thread_filter(self.reader, address, self.explain_only).await?)
             }
             None => None,
         };
+        let thread = is_thread.then_some(ThreadPart { of_address });
         let planned = self
             .plan_desugared(desugared, thread.clone(), scope)
             .await?;
@@ -132,7 +142,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
     async fn plan_desugared(
         &self,
         desugared: Recall,
-        thread: Option<Expr>,
+        thread: Option<ThreadPart>,
         scope: &LetScope,
     ) -> Result<RecallPlan> {
         let keys = stage_keys(&desugared.stages);
@@ -142,7 +152,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         if hides_ended && let Some(current) = self.reader.without_ended(frame.clone())? {
             (frame, has_ended) = (current, false);
         }
-        if let Some(thread) = thread {
+        if let Some(thread) = thread.as_ref().and_then(|thread| thread.of_address.clone()) {
             frame = frame.filter(thread)?;
         }
         if reads_lifecycle(&desugared, &keys) {
@@ -178,6 +188,9 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         }
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];
         columns.extend(keys.iter().map(|key| single(*key).alias(key_name(*key))));
+        if thread.is_some() {
+            columns.push(self.message_id()?.alias(MESSAGE_ID));
+        }
         let matched = self.filter_by_score(frame.select(columns)?, &desugared.conditions)?;
         Ok(RecallPlan {
             matched,
@@ -187,6 +200,12 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             stages: desugared.stages.clone(),
             desugared,
         })
+    }
+
+    /// Returns the id of a message; null for other events.
+    fn message_id(&self) -> Result<Expr> {
+        let member = self.reader.context.udf("json_get_str")?;
+        Ok(member.call(vec![col("context"), lit("msg:id")]))
     }
 
     /// Returns the visible grains of the RECALL's type and namespace.

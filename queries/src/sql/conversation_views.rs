@@ -140,8 +140,9 @@ const USAGE: &str = "
                FILTER (WHERE cost_usd IS NULL), 0) AS unpriced_tokens
     FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
 
-const THREAD: &str =
-    "SELECT * FROM messages WHERE session_id = $session ORDER BY created_at, content_address";
+/// Of messages with the same time, the ids ascend in the order of the conversation.
+const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session \
+                      ORDER BY created_at, message_id, content_address";
 
 /// `thread(session_id)`: the messages of one session, oldest first.
 #[derive(Debug)]

@@ -83,6 +83,41 @@ fn a_session_of_three_providers_continues_with_a_fourth() {
     }
 }
 
+#[test]
+fn an_error_is_exported_as_one() {
+    const ERRORS: [&str; 2] = [
+        r#"{"provider":"openai","endpoint":"chat","session_id":"a","recorded_at":"2026-01-01T00:00:00Z","status":429,"request":{"model":"gpt-x","messages":[{"role":"user","content":"hi"}]},"response":{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}}"#,
+        r#"{"provider":"anthropic","endpoint":"messages","session_id":"b","recorded_at":"2026-01-01T00:01:00Z","status":529,"request":{"model":"claude-x","max_tokens":10,"messages":[{"role":"user","content":"hi"}]},"response":{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}}"#,
+    ];
+    let here = tempfile::tempdir().unwrap();
+    std::fs::write(here.path().join("in.jsonl"), ERRORS.join("\n")).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "in.jsonl"]).0, 0);
+    let export = ["export", "out.jsonl", "--format", "exchanges", "--force"];
+    for provider in [&[][..], &["--provider", "openai/chat"]] {
+        let (code, _, err) = run(here.path(), &[&export, provider].concat());
+        assert_eq!(code, 0, "{err}");
+        let written = std::fs::read_to_string(here.path().join("out.jsonl")).unwrap();
+        let mut found: Vec<String> = lines(&written)
+            .iter()
+            .map(|line| {
+                let body = line.get("response").unwrap();
+                let error = body.get("error").unwrap();
+                let status = line.get("status").unwrap();
+                format!("{status} {}", text(error, "message"))
+            })
+            .collect();
+        found.sort();
+        assert_eq!(found, ["429 Rate limit reached", "529 Overloaded"]);
+        let again = ["ingest", "out.jsonl"];
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("out.jsonl"), written).unwrap();
+        assert_eq!(run(other.path(), &again).0, 0);
+        let query = "SELECT count(*) n FROM messages WHERE status = 'error'";
+        let (_, out, err) = run(other.path(), &["sql", query, "--format", "csv"]);
+        assert_eq!(out, "n\n2\n", "{err}");
+    }
+}
+
 /// Returns the ids of calls in `json`: whether each is called and whether it is answered.
 fn tool_ids(json: &Json) -> BTreeMap<String, (bool, bool)> {
     let mut ids = BTreeMap::new();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
-use gristmill_tests::lake::TestLake;
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_schemas::json::Json;
+use gristmill_tests::lake::{TestLake, patient_session};
 
 use super::recorded;
 
@@ -185,4 +187,107 @@ async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
         }
     }
     panic!("it was hardly interrupted");
+}
+
+/// An exchange of the session `s` in which `model` answers the last of `texts` with `answer`.
+fn answered(texts: &[&str], (id, model, answer): (&str, &str, &str), minute: u8) -> String {
+    let roles = ["user", "assistant"].into_iter().cycle();
+    let messages: Vec<String> = roles
+        .zip(texts)
+        .map(|(role, text)| format!(r#"{{"role":"{role}","content":"{text}"}}"#))
+        .collect();
+    let messages = messages.join(",");
+    format!(
+        r#"{{"provider":"openai","endpoint":"chat","session_id":"s","recorded_at":"2026-01-01T00:{minute:02}:00Z","request":{{"model":"{model}","messages":[{messages}]}},"response":{{"id":"{id}","object":"chat.completion","model":"{model}","choices":[{{"index":0,"message":{{"role":"assistant","content":"{answer}"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}}}}}}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_answers_of_different_responses_are_messages_of_their_own() {
+    let once = answered(&["2+2?"], ("a", "gpt-x", "4"), 0);
+    let repeated = answered(&["2+2?"], ("b", "gpt-x", "4"), 1);
+    let of_other = answered(&["2+2?"], ("c", "gpt-y", "4"), 2);
+    // The answer is resent.
+    let next = answered(&["2+2?", "4", "3+3?"], ("d", "gpt-x", "6"), 3);
+    let lines = [&once, &repeated, &of_other, &next, &repeated];
+    let mut expected = BTreeSet::new();
+    for turn in 0..lines.len() {
+        let mut order = lines.map(String::as_str);
+        order.rotate_left(turn);
+        let (left, right) = order.split_at(2);
+        let (left, right) = (left.join("\n"), right.join("\n"));
+        let files: [(&str, &[u8]); 2] =
+            [("a.jsonl", left.as_bytes()), ("b.jsonl", right.as_bytes())];
+        let mut lake = TestLake::new().await;
+        let options = IngestOptions::default();
+        assert_eq!(lake.try_ingest(&files, &options).await.unwrap().rejected, 0);
+        let usage = "SELECT model, messages, input_tokens FROM usage ORDER BY model";
+        let found = lake.rows(usage).await;
+        let texts = |row: [&str; 3]| row.map(str::to_owned).to_vec();
+        assert_eq!(
+            found,
+            [
+                texts(["openai:gpt-x", "3", "300"]),
+                texts(["openai:gpt-y", "1", "100"])
+            ]
+        );
+        // Each has its own call, and the first is the one that is continued.
+        let calls = "SELECT count(DISTINCT tool_call_id), count(*) FROM tool_calls";
+        assert_eq!(
+            lake.rows(calls).await,
+            [texts(["4", "4", ""])[..2].to_vec()]
+        );
+        let found = addresses(&lake).await;
+        if expected.is_empty() {
+            expected = found;
+        } else {
+            assert_eq!(found, expected, "{turn}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_messages_of_a_thread_are_in_their_order() {
+    let texts: Vec<String> = (0..20).map(|number| format!("text {number}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    // Question and answer have the time of their exchange.
+    let lines: Vec<String> = (0..10)
+        .map(|turn| {
+            let (before, rest) = texts.split_at(2 * turn + 1);
+            let id = format!("r{turn}");
+            answered(before, (&id, "gpt-x", rest[0]), turn as u8)
+        })
+        .collect();
+    let mut lake = TestLake::new().await;
+    let bytes = lines.join("\n");
+    let files: [(&str, &[u8]); 1] = [("a.jsonl", bytes.as_bytes())];
+    lake.try_ingest(&files, &IngestOptions::default())
+        .await
+        .unwrap();
+    let found = lake.rows("SELECT content FROM thread('s')").await;
+    let found: Vec<String> = found.into_iter().flatten().collect();
+    assert_eq!(found, texts);
+    let executor = lake.executor(patient_session(1_800_000_000_000)).await;
+    for (statement, expected) in [
+        (r#"RECALL events THREAD "s" LIMIT 50"#, texts.clone()),
+        (r#"RECALL events THREAD "s" | LIMIT 3"#, texts[..3].to_vec()),
+        (
+            r#"RECALL events THREAD "s" | OFFSET 18"#,
+            texts[18..].to_vec(),
+        ),
+    ] {
+        let (bindings, options) = (Bindings::new(), Options::default());
+        let answer = executor.run_text(statement.as_bytes(), &bindings, options);
+        let answer = answer.await.unwrap().to_json();
+        let results = answer.get("results").and_then(Json::as_array).unwrap();
+        let content = |result: &Json| {
+            result
+                .get("grain")?
+                .get("content")?
+                .as_str()
+                .map(str::to_owned)
+        };
+        let found: Vec<String> = results.iter().filter_map(content).collect();
+        assert_eq!(found, expected, "{statement}");
+    }
 }
