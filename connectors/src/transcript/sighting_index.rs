@@ -91,8 +91,36 @@ struct MergedSightings {
     first_micros: i64,
     first_source: TimeSource,
     preferred: Preference,
-    /// The preferred sightings of other responses with the same content; most messages have none.
-    others: BTreeMap<AnswerDigest, Preference>,
+    /// The answers of other responses with the same content; most messages have none.
+    others: OtherAnswers,
+}
+
+/// The preferred sightings of several responses with the same content.
+#[derive(Debug, Clone, Default)]
+struct OtherAnswers {
+    by_answer: BTreeMap<AnswerDigest, Preference>,
+    by_location: BTreeMap<LineLocation, AnswerDigest>,
+}
+
+impl OtherAnswers {
+    /// Adds a sighting of the response `answer`. Returns true if it is the first.
+    fn add(&mut self, answer: AnswerDigest, found: Preference) -> bool {
+        let known = self.by_answer.get(&answer).copied();
+        if known.is_none_or(|known| found < known) {
+            if let Some(known) = known {
+                self.by_location.remove(&known.location);
+            }
+            self.by_answer.insert(answer, found);
+            self.by_location.insert(found.location, answer);
+        }
+        known.is_none()
+    }
+
+    /// Returns the response whose preferred sighting is at `location`.
+    fn at(&self, location: LineLocation) -> Option<(AnswerDigest, &Preference)> {
+        let answer = self.by_location.get(&location)?;
+        Some((*answer, self.by_answer.get(answer)?))
+    }
 }
 
 impl MergedSightings {
@@ -102,15 +130,14 @@ impl MergedSightings {
             (self.first_micros, self.first_source).min((micros, source));
     }
 
-    /// Adds a sighting to the preferred ones.
-    fn add(&mut self, found: Preference) {
+    /// Adds a sighting to the preferred ones. Returns true if it, or the one that was preferred
+    /// before, is the first of another response.
+    fn add(&mut self, found: Preference) -> bool {
         let other = std::cmp::max(self.preferred, found);
         self.preferred = self.preferred.min(found);
-        if let Some(answer) = other.answer
-            && other.answer != self.preferred.answer
-        {
-            let known = self.others.entry(answer).or_insert(other);
-            *known = other.min(*known);
+        match other.answer {
+            Some(answer) if other.answer != self.preferred.answer => self.others.add(answer, other),
+            _ => false,
         }
     }
 
@@ -118,10 +145,8 @@ impl MergedSightings {
     /// that was billed separately. `None` if the preferred answer doesn't state its response.
     fn separate(&self, location: LineLocation) -> Option<&Preference> {
         let preferred = self.preferred.answer?;
-        let mut others = self.others.iter();
-        let (_, found) =
-            others.find(|(answer, other)| **answer != preferred && other.location == location)?;
-        Some(found)
+        let (answer, found) = self.others.at(location)?;
+        (answer != preferred).then_some(found)
     }
 }
 
@@ -134,6 +159,8 @@ pub const INDEX_ENTRY_BYTES: usize = 256;
 pub struct SightingIndex {
     /// By the digest of the position. It is a cryptographic digest, so a fast hash is safe.
     messages: FxHashMap<[u8; 32], MergedSightings>,
+    /// How many answers have the position of another one.
+    other_answers: usize,
     /// Responses that later requests may refer to: (file, response id) → (digest of the line, range
     /// of the line).
     answers: HashMap<(u32, String), (u64, Range<usize>)>,
@@ -164,10 +191,10 @@ impl SightingIndex {
                         first_micros: time.micros(),
                         first_source: time.source(),
                         preferred: preference,
-                        others: BTreeMap::new(),
+                        others: OtherAnswers::default(),
                     });
             merged.record_time((time.micros(), time.source()));
-            merged.add(preference);
+            self.other_answers += usize::from(merged.add(preference));
         }
     }
 
@@ -204,13 +231,16 @@ impl SightingIndex {
         }
         for (digest, theirs) in other.messages {
             match self.messages.entry(digest) {
-                Entry::Vacant(ours) => _ = ours.insert(theirs),
+                Entry::Vacant(ours) => {
+                    self.other_answers += theirs.others.by_answer.len();
+                    ours.insert(theirs);
+                }
                 Entry::Occupied(mut ours) => {
                     let ours = ours.get_mut();
                     ours.record_time((theirs.first_micros, theirs.first_source));
-                    ours.add(theirs.preferred);
-                    let others = theirs.others.into_values();
-                    others.for_each(|other| ours.add(other));
+                    let others = theirs.others.by_answer.into_values();
+                    let added = [theirs.preferred].into_iter().chain(others);
+                    self.other_answers += added.filter(|found| ours.add(*found)).count();
                 }
             }
         }
@@ -284,7 +314,7 @@ impl SightingIndex {
 
     /// Returns the number of distinct messages.
     pub fn len(&self) -> usize {
-        self.messages.len()
+        self.messages.len() + self.other_answers
     }
 
     /// Returns true if no message was sighted.
