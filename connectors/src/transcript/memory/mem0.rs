@@ -141,7 +141,10 @@ impl ExportReader for Mem0Export {
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut chains = VersionChains::default();
-        for event in &self.events {
+        // Histories are also newest first. Events of the same time are in their order.
+        let mut events: Vec<&Mem0Record> = self.events.iter().collect();
+        events.sort_by_key(|event| event.time(options.fallback));
+        for event in events {
             event.push_versions(options.fallback, &mut chains);
         }
         for memory in &self.memories {
@@ -189,6 +192,17 @@ impl Mem0Record {
         keys.iter().find_map(|key| id_text(&self.json, key))
     }
 
+    fn created_at(&self) -> Option<Timestamp> {
+        first_timestamp(&self.json, &["created_at", "createdAt", "timestamp"])
+    }
+
+    /// Returns when the event was.
+    fn time(&self, fallback: Timestamp) -> Timestamp {
+        first_timestamp(&self.json, &["updated_at", "updatedAt"])
+            .or_else(|| self.created_at())
+            .unwrap_or(fallback)
+    }
+
     /// Returns the id of the memory.
     fn memory_id(&self) -> String {
         self.text(&["memory_id", "id"]).unwrap_or_default()
@@ -233,10 +247,7 @@ impl Mem0Record {
     /// Adds the versions that an event has: the new one, and the old or deleted one if the event
     /// that added it is missing. A deletion ends the newest version.
     fn push_versions(&self, fallback: Timestamp, chains: &mut VersionChains) {
-        let created = first_timestamp(&self.json, &["created_at", "createdAt", "timestamp"]);
-        let time = first_timestamp(&self.json, &["updated_at", "updatedAt"])
-            .or(created)
-            .unwrap_or(fallback);
+        let (created, time) = (self.created_at(), self.time(fallback));
         let id = self.memory_id();
         let event = self
             .text(&["event"])

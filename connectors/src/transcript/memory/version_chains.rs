@@ -22,6 +22,8 @@ struct FactVersions {
     versions: Vec<Fact>,
     /// The index of the version with the latest time, of equal ones the last.
     newest: usize,
+    /// The latest time at which the fact ended, also before a version was added.
+    ended: Option<Timestamp>,
     /// The objects of the first `indexed` versions.
     objects: HashSet<String>,
     indexed: usize,
@@ -33,6 +35,8 @@ impl FactVersions {
         if newest.is_none_or(|newest| newest.created_at <= version.created_at) {
             self.newest = self.versions.len();
         }
+        // Of what has the same time, the version is the later one.
+        self.ended = self.ended.filter(|ended| version.created_at < *ended);
         self.versions.push(version);
     }
 
@@ -78,24 +82,28 @@ impl VersionChains {
         chain.versions.get_mut(chain.newest)
     }
 
-    /// Sets the end of the newest version of `key`.
+    /// Ends the fact `key`, unless it has a later version in the end.
     pub(super) fn end(&mut self, key: &str, time: Timestamp) {
         if let Some(newest) = self.newest(key) {
             newest.ended_at = Some(time);
         }
+        let chain = self.chains.entry(key.to_owned()).or_default();
+        chain.ended = chain.ended.max(Some(time));
     }
 
     /// Emits all chains, the versions of each in the order of their times, each superseding the
     /// previous one. Equal neighbours are emitted once.
     pub(super) fn emit(mut self, namespace: Option<&str>, part: &mut ParsedPart) {
         for key in self.order {
-            let mut versions = self.chains.remove(&key).unwrap_or_default().versions;
+            let chain = self.chains.remove(&key).unwrap_or_default();
+            let (mut versions, ended) = (chain.versions, chain.ended);
             versions.sort_by_key(|version| version.created_at);
             versions.dedup_by(|later, earlier| later.is_same_version(earlier));
             let mut previous: Option<ContentAddress> = None;
             let last = versions.len().saturating_sub(1);
             for (index, version) in versions.into_iter().enumerate() {
-                let ended_at = version.ended_at.filter(|_| index == last);
+                let ended = ended.filter(|ended| *ended >= version.created_at);
+                let ended_at = version.ended_at.or(ended).filter(|_| index == last);
                 let supersedes: Vec<_> = previous.into_iter().collect();
                 previous = version
                     .emit(supersedes, ended_at, namespace, part)
