@@ -38,14 +38,14 @@ pub struct LakeSnapshot {
 pub struct NewestLake {
     options: SqlOptions,
     current: Box<dyn CurrentSnapshot>,
-    checked: RwLock<Checked>,
+    checked: RwLock<LastLookUp>,
     /// Locked by the one request that looks for a newer version.
     look_up: Mutex<()>,
 }
 
 /// The result of the last look-up.
 #[derive(Debug, Clone)]
-struct Checked {
+struct LastLookUp {
     /// When the version was the newest.
     at: Instant,
     /// When a later look-up began that failed, and why.
@@ -144,7 +144,7 @@ impl NewestLake {
         Ok(NewestLake {
             options,
             current: Box::new(RwLock::new(Arc::new(first))),
-            checked: RwLock::new(Checked {
+            checked: RwLock::new(LastLookUp {
                 at: begun,
                 failed: None,
             }),
@@ -171,7 +171,7 @@ impl NewestLake {
         // Another request may have looked meanwhile.
         match self.checked() {
             checked if age(checked.at) < most => Ok(self.current.get()),
-            Checked {
+            LastLookUp {
                 failed: Some((begun, cause)),
                 ..
             } if age(begun) < most => Err(SnapshotError::OfOther(cause)),
@@ -179,7 +179,7 @@ impl NewestLake {
         }
     }
 
-    fn checked(&self) -> Checked {
+    fn checked(&self) -> LastLookUp {
         let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
         checked.clone()
     }
@@ -200,7 +200,7 @@ impl NewestLake {
         let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
         match &newest {
             Ok(_) => {
-                *checked = Checked {
+                *checked = LastLookUp {
                     at: begun,
                     failed: None,
                 }
@@ -277,7 +277,7 @@ mod tests {
             })
             .collect();
         tokio::time::sleep(REFRESH_AGE + Duration::from_millis(100)).await;
-        let checked = Checked {
+        let checked = LastLookUp {
             at: Instant::now().checked_sub(REFRESH_AGE).unwrap(),
             failed: None,
         };
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(newest.checked().at, checked.at);
         // They also share its failure.
         let failed = (Instant::now(), "no lake".to_owned());
-        *newest.checked.write().unwrap() = Checked {
+        *newest.checked.write().unwrap() = LastLookUp {
             at: long_ago,
             failed: Some(failed),
         };

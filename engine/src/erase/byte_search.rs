@@ -3,11 +3,11 @@
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
 //! Other files are searched as raw bytes; of those that aren't of the lake, what gzip or zstd has
-//! compressed also decompressed, and what can't be searched is a remnant. The terms of a hexastore are concatenated without separators, so those of an
-//! intact one are searched one by one instead. Sealed cells are also searched opened, and
-//! compressed grains of segments also decompressed. Each match must be attributed to a row that
-//! stays: in a data file, to one in the same row group; in a sidecar, to one in its segment; or to
-//! the text of a legal act. Any other match is a remnant.
+//! compressed also decompressed, and what can't be searched is a remnant. The terms of a hexastore
+//! are concatenated without separators, so those of an intact one are searched one by one instead.
+//! Sealed cells are also searched opened, and compressed grains of segments also decompressed. Each
+//! match must be attributed to a row that stays: in a data file, to one in the same row group; in a
+//! sidecar, to one in its segment; or to the text of a legal act. Any other match is a remnant.
 
 mod foreign_files;
 

@@ -296,8 +296,8 @@ impl IngestRun<'_> {
     }
 
     /// Reads what was erased since the run began. An erasure commits to `state` and `rejects` after
-    /// its tombstones, so that a commit there after this is a conflict. The handle of `grains` stays
-    /// at its version, so that a commit to it is one if it was changed.
+    /// its tombstones, so that a commit there after this is a conflict. The handle of `grains`
+    /// stays at its version, so that a commit to it is one if it was changed.
     async fn refresh_erased(&mut self) -> Result<()> {
         let before = self.lake.erased.version();
         self.lake.erased.refresh().await?;

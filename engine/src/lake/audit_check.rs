@@ -268,9 +268,9 @@ pub(crate) fn recorded_version(entries: &[AuditRow], table: &str) -> Option<u64>
     recorded.get(table).map(|recorded| recorded.version)
 }
 
-/// Returns whether `entries` have one of `repair --accept-logs` that accepts what the log of `table`
-/// had up to `version`, a commit of the time `at`, in milliseconds since 1970. Entries of earlier
-/// releases don't state versions: then their time counts.
+/// Returns whether `entries` have one of `repair --accept-logs` that accepts what the log of
+/// `table` had up to `version`, a commit of the time `at`, in milliseconds since 1970. Entries of
+/// earlier releases don't state versions: then their time counts.
 pub(crate) fn is_accepted(entries: &[AuditRow], table: &str, version: u64, at: i64) -> bool {
     let mut accepted = entries.iter().filter(|entry| entry.action == ACCEPTED);
     accepted.any(|entry| match accepted_versions(&entry.details) {

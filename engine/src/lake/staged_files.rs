@@ -70,8 +70,8 @@ enum Extent {
     Everything,
 }
 
-/// Returns the staged files below `root`, in the order of their paths. Names that aren't Unicode are
-/// passed over: listing the other files fails because of them.
+/// Returns the staged files below `root`, in the order of their paths. Names that aren't Unicode
+/// are passed over: listing the other files fails because of them.
 fn staged_below(root: &FilePath, extent: Extent) -> std::io::Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
     let mut folders = vec![(root.to_owned(), String::new())];

@@ -154,7 +154,7 @@ impl Lake {
         let known = self.tombstones().await?;
         rows.retain(|row| !known.contains(&row.tombstone));
         if rows.is_empty() {
-            // Whoever added them may have been killed before this.
+            // The process that added them may have been killed before this.
             self.outdate_judged_rows().await?;
             return Ok(0);
         }

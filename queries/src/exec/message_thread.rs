@@ -1,7 +1,8 @@
-//! THREAD FROM: the messages of a conversation, by session or by reply links.
+//! THREAD: the messages of a conversation, by session or by reply links, and their order.
 
 use std::collections::BTreeSet;
 
+use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{Expr, col, lit};
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::GrainType;
@@ -19,6 +20,19 @@ const PARENT: &str = "parent_message_id";
 
 /// What a reference to a grain may have before the address.
 const PREFIX: &str = "sha256:";
+
+/// What THREAD asks for beyond the conditions and stages of the RECALL without it.
+#[derive(Clone)]
+pub(super) struct ThreadPart {
+    /// THREAD FROM: the messages of the conversation.
+    pub(super) of_address: Option<Expr>,
+}
+
+/// Returns the id of a message; null for other events.
+pub(super) fn message_id(reader: &GrainReader<'_>) -> Result<Expr> {
+    let member = reader.context.udf("json_get_str")?;
+    Ok(member.call(vec![col("context"), lit("msg:id")]))
+}
 
 /// Returns the filter for the conversation of a message: all messages of its session, or, for a
 /// message without session, those reachable by `parent_message_id` in both directions.

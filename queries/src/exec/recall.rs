@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::DataFrame;
 use futures::FutureExt;
@@ -22,6 +21,7 @@ use super::condition::namespace_filter;
 use super::error::Result;
 use super::grain_reader::GrainReader;
 use super::indexed_search::IndexedSearch;
+use super::message_thread::ThreadPart;
 use super::pipeline::{MESSAGE_ID, Pipeline, VALUE, stage_keys};
 use super::rule::RuleTables;
 use super::{blob_functions, condition, message_thread, search_statistics};
@@ -65,13 +65,6 @@ pub(super) struct RecallPlan {
     pub(super) stages: Vec<Stage>,
     /// The RECALL without shortcuts.
     pub(super) desugared: Recall,
-}
-
-/// What THREAD asks for beyond the conditions and stages of the RECALL without it.
-#[derive(Clone)]
-struct ThreadPart {
-    /// THREAD FROM: the messages of the conversation.
-    of_address: Option<Expr>,
 }
 
 /// Plans RECALLs.
@@ -189,7 +182,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];
         columns.extend(keys.iter().map(|key| single(*key).alias(key_name(*key))));
         if thread.is_some() {
-            columns.push(self.message_id()?.alias(MESSAGE_ID));
+            columns.push(message_thread::message_id(self.reader)?.alias(MESSAGE_ID));
         }
         let matched = self.filter_by_score(frame.select(columns)?, &desugared.conditions)?;
         Ok(RecallPlan {
@@ -200,12 +193,6 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             stages: desugared.stages.clone(),
             desugared,
         })
-    }
-
-    /// Returns the id of a message; null for other events.
-    fn message_id(&self) -> Result<Expr> {
-        let member = self.reader.context.udf("json_get_str")?;
-        Ok(member.call(vec![col("context"), lit("msg:id")]))
     }
 
     /// Returns the visible grains of the RECALL's type and namespace.

@@ -19,7 +19,8 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 use super::sliced_inputs::paced;
 
 /// Puts a [`CooperativeExec`] over joins, whose side that is read row by row it slices, over other
-/// operators with several inputs, and over `unnest`. It runs after the rules that look for these operators.
+/// operators with several inputs, and over `unnest`. It runs after the rules that look for these
+/// operators.
 #[derive(Debug)]
 pub(super) struct CooperativeOperatorsRule;
 

@@ -35,7 +35,7 @@ pub(super) struct BulkReads {
 
 /// The entries that aren't written yet.
 struct Queue {
-    waiting: Vec<Waiting>,
+    waiting: Vec<UnwrittenEntry>,
     /// True if a task writes them.
     has_writer: bool,
     /// When the log may be written again.
@@ -43,7 +43,7 @@ struct Queue {
 }
 
 /// An entry that isn't written yet.
-struct Waiting {
+struct UnwrittenEntry {
     details: JsonValue,
     /// Dropped when it is written, or can't be.
     _written: oneshot::Sender<()>,
@@ -85,7 +85,7 @@ impl BulkReads {
         let (_written, entry) = oneshot::channel();
         let has_writer = {
             let mut queue = self.queue();
-            queue.waiting.push(Waiting { details, _written });
+            queue.waiting.push(UnwrittenEntry { details, _written });
             std::mem::replace(&mut queue.has_writer, true)
         };
         if !has_writer {
@@ -122,7 +122,7 @@ impl BulkReads {
     }
 
     /// Writes entries, to the messages of the program if the audit log can't be written.
-    async fn record(&self, waiting: Vec<Waiting>) {
+    async fn record(&self, waiting: Vec<UnwrittenEntry>) {
         let entries: Vec<JsonValue> = waiting.iter().map(|entry| entry.details.clone()).collect();
         let recorded = self
             .lake
@@ -131,7 +131,7 @@ impl BulkReads {
             .record_all("bulk_read", entries)
             .await;
         if let Err(error) = recorded {
-            for Waiting { details, .. } in &waiting {
+            for UnwrittenEntry { details, .. } in &waiting {
                 tracing::error!(%error, %details, "a bulk read can't be recorded in the audit log");
             }
         }

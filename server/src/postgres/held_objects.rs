@@ -19,26 +19,26 @@ const MAX_BYTES_OF_ALL: usize = 256 << 20;
 
 /// What all sessions hold.
 #[derive(Default)]
-pub(super) struct HeldByAll(Mutex<Sessions>);
+pub(super) struct HeldByAll(Mutex<ObjectsOfAll>);
 
 /// The sessions by their numbers.
 #[derive(Default)]
-struct Sessions {
+struct ObjectsOfAll {
     next: u64,
-    by_number: HashMap<u64, Session>,
+    by_number: HashMap<u64, CountedObjects>,
     /// Sum of their bytes.
     bytes: usize,
 }
 
 /// The objects of a session, with their sizes.
 #[derive(Default)]
-struct Session {
+struct CountedObjects {
     objects: Vec<(Weak<dyn Any + Send + Sync>, usize)>,
     /// Sum of the sizes, also of those that were dropped since they were counted.
     bytes: usize,
 }
 
-impl Session {
+impl CountedObjects {
     /// Counts the objects that aren't dropped.
     fn recount(&mut self) {
         self.objects.retain(|(object, _)| object.strong_count() > 0);
@@ -46,10 +46,12 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl ObjectsOfAll {
     /// Counts all objects that aren't dropped.
     fn recount(&mut self) {
-        self.by_number.values_mut().for_each(Session::recount);
+        self.by_number
+            .values_mut()
+            .for_each(CountedObjects::recount);
         self.bytes = self.by_number.values().map(|session| session.bytes).sum();
     }
 }
@@ -61,7 +63,7 @@ pub(super) struct HeldObjects {
 }
 
 impl HeldByAll {
-    fn lock(&self) -> MutexGuard<'_, Sessions> {
+    fn lock(&self) -> MutexGuard<'_, ObjectsOfAll> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -73,7 +75,7 @@ impl HeldObjects {
             let mut all = by_all.lock();
             all.next += 1;
             let number = all.next;
-            all.by_number.insert(number, Session::default());
+            all.by_number.insert(number, CountedObjects::default());
             number
         };
         HeldObjects { number, by_all }

@@ -13,7 +13,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, JoinOnRef, SortMergeJoinExe
 use super::super::pass_through::PassThroughExec;
 use super::GatherLimits;
 use super::joined_widths::JoinedWidths;
-use super::restored::{Restored, RestoredFilter};
+use super::restored::{RestoredFilter, RestoredTexts};
 use super::viewed::{InputColumns, ViewedInput};
 
 /// Returns true if values of a type may be wide.
@@ -53,7 +53,7 @@ pub(super) fn bounded(
         let joined = join.builder().recompute_properties();
         let joined = joined.with_new_children(vec![left, right])?;
         let joined = joined.with_filter(filter).build_exec()?;
-        return Ok(Some(Restored::over(&joined, plan, limits)));
+        return Ok(Some(RestoredTexts::over(&joined, plan, limits)));
     }
     let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() else {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(super) fn bounded(
         join.sort_options().to_vec(),
         join.null_equality(),
     )?);
-    Ok(Some(Restored::over(&joined, plan, limits)))
+    Ok(Some(RestoredTexts::over(&joined, plan, limits)))
 }
 
 fn restored(filter: Option<&JoinFilter>, limits: GatherLimits) -> Result<Option<RestoredFilter>> {

@@ -53,13 +53,13 @@ fn restored(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 
 /// Makes texts of the views of a join.
 #[derive(Debug, Clone)]
-pub(super) struct Restored {
+pub(super) struct RestoredTexts {
     /// Those of the join over texts.
     properties: Arc<PlanProperties>,
     limits: GatherLimits,
 }
 
-impl Restored {
+impl RestoredTexts {
     /// Returns the rows of `joined` with the types of `original`.
     pub(super) fn over(
         joined: &Arc<dyn ExecutionPlan>,
@@ -67,11 +67,11 @@ impl Restored {
         limits: GatherLimits,
     ) -> Arc<dyn ExecutionPlan> {
         let properties = Arc::clone(original.properties());
-        PassThroughExec::over(joined, Restored { properties, limits })
+        PassThroughExec::over(joined, RestoredTexts { properties, limits })
     }
 }
 
-impl PassThrough for Restored {
+impl PassThrough for RestoredTexts {
     const NAME: &'static str = "RestoredExec";
 
     fn properties_over(&self, _: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {

@@ -50,7 +50,7 @@ impl WindowMemoryRule {
             return Ok(Transformed::no(plan));
         };
         let memory = OperatorMemory::new(self.limit);
-        let counted = |side, rows| CountedRows {
+        let counted = |side, rows| OperatorRows {
             side,
             rows,
             memory: Arc::clone(&memory),
@@ -146,13 +146,13 @@ enum Side {
 
 /// Counts the rows, and changes nothing.
 #[derive(Debug, Clone)]
-struct CountedRows {
+struct OperatorRows {
     side: Side,
     rows: RowWidth,
     memory: Arc<OperatorMemory>,
 }
 
-impl PassThrough for CountedRows {
+impl PassThrough for OperatorRows {
     const NAME: &'static str = "CountedRowsExec";
 
     fn details(&self) -> Option<&'static str> {
