@@ -140,9 +140,10 @@ const USAGE: &str = "
                FILTER (WHERE cost_usd IS NULL), 0) AS unpriced_tokens
     FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
 
-/// Of messages with the same time, the ids ascend in the order of the conversation.
+/// Of messages with the same time, the ids ascend in the order of the conversation. Without OFFSET
+/// the planner drops the order of what a query reads from.
 const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session \
-                      ORDER BY created_at, message_id, content_address";
+                      ORDER BY created_at, message_id, content_address OFFSET 0";
 
 /// `thread(session_id)`: the messages of one session, oldest first.
 #[derive(Debug)]
