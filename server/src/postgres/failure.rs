@@ -1,6 +1,5 @@
 //! Errors as PostgreSQL's clients get them: SQLSTATE, message and hint.
 
-use arrow::error::ArrowError;
 use gristmill_queries::sql::{DataFusionError, StatementError};
 use hyper::StatusCode;
 use pgwire::error::{ErrorInfo, PgWireError, SEVERITY_ERROR, SEVERITY_FATAL};
@@ -95,12 +94,7 @@ fn state_of(root: &DataFusionError) -> Option<&'static str> {
         DataFusionError::SQL(..) => "42601",
         DataFusionError::SchemaError(..) => "42703",
         DataFusionError::NotImplemented(_) => "0A000",
-        DataFusionError::ArrowError(error, _) => match **error {
-            ArrowError::DivideByZero => "22012",
-            ArrowError::ArithmeticOverflow(_) => "22003",
-            _ => "22000",
-        },
-        DataFusionError::Execution(_) => "22000",
+        DataFusionError::ArrowError(..) | DataFusionError::Execution(_) => "22000",
         DataFusionError::External(cause) => match cause.downcast_ref::<StatementError>()? {
             StatementError::UnknownTable { .. } => "42P01",
             StatementError::Write { .. } | StatementError::Definition { .. } => "25006",
