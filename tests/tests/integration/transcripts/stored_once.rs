@@ -226,10 +226,7 @@ async fn equal_answers_of_different_responses_are_messages_of_their_own() {
         let texts = |row: [&str; 3]| row.map(str::to_owned).to_vec();
         assert_eq!(
             found,
-            [
-                texts(["openai:gpt-x", "3", "300"]),
-                texts(["openai:gpt-y", "1", "100"])
-            ]
+            [texts(["gpt-x", "3", "300"]), texts(["gpt-y", "1", "100"])]
         );
         // Each has its own call, and the first is the one that is continued.
         let calls = "SELECT count(DISTINCT tool_call_id), count(*) FROM tool_calls";
