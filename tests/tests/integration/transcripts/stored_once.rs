@@ -228,12 +228,11 @@ async fn equal_answers_of_different_responses_are_messages_of_their_own() {
             found,
             [texts(["gpt-x", "3", "300"]), texts(["gpt-y", "1", "100"])]
         );
-        // Each has its own call, and the first is the one that is continued.
-        let calls = "SELECT count(DISTINCT tool_call_id), count(*) FROM tool_calls";
-        assert_eq!(
-            lake.rows(calls).await,
-            [texts(["4", "4", ""])[..2].to_vec()]
-        );
+        // The first is the one that is continued.
+        let continued = "SELECT parent.created_at FROM messages AS next JOIN messages AS parent
+                         ON next.parent_message_id = parent.message_id
+                         WHERE next.content = '3+3?'";
+        assert_eq!(lake.rows(continued).await, [["2026-01-01T00:00:00Z"]]);
         let found = addresses(&lake).await;
         if expected.is_empty() {
             expected = found;
