@@ -230,7 +230,7 @@ async fn equal_answers_of_different_responses_are_messages_of_their_own() {
         );
         // The first is the one that is continued.
         let continued = "SELECT parent.created_at FROM messages AS next JOIN messages AS parent
-                         ON next.parent_message_id = parent.message_id
+                         ON right(next.parent_message_id, 64) = parent.content_address
                          WHERE next.content = '3+3?'";
         assert_eq!(lake.rows(continued).await, [["2026-01-01T00:00:00Z"]]);
         let found = addresses(&lake).await;
