@@ -185,14 +185,15 @@ impl Witness {
             version,
             ..
         } = self;
-        let found = match newest {
-            _ if !is_missing => format!("`{table}` has another commit of version {expected}"),
-            Some(newest) => format!("the log of `{table}` ends at version {newest}"),
-            None => format!("`{table}` has no log"),
-        };
-        format!(
-            "{found} than it had when version {version} of `{other}` was committed: version \
-             {expected} of `{table}` was lost or put back",
-        )
+        let since = format!("when version {version} of `{other}` was committed");
+        match newest {
+            _ if !is_missing => {
+                format!("`{table}` has another commit of version {expected} than {since}")
+            }
+            Some(newest) => format!(
+                "the log of `{table}` ends at version {newest}, and it had version {expected} {since}"
+            ),
+            None => format!("`{table}` has no log, and it had version {expected} {since}"),
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::transcript::grain_output::grains_of_part;
 use crate::transcript::parsed::StandaloneGrain;
 
-fn parsed(text: &str, kind: TranscriptKind) -> ParsedPart {
+pub(super) fn parsed(text: &str, kind: TranscriptKind) -> ParsedPart {
     assert_eq!(
         TranscriptKind::detect(text.as_bytes(), "a.json"),
         Some(kind),
@@ -69,47 +69,6 @@ fn the_history_of_a_memory_is_a_chain_that_a_deletion_ends() {
         "mem0:n mg:knows is gone < was here",
     ];
     assert_eq!(facts(&parsed(history, TranscriptKind::Mem0)), expected);
-}
-
-#[test]
-fn a_history_in_another_order_has_the_same_versions_and_the_same_end() {
-    let mem0 = |id: u8, event: &str, old: &str, new: &str| {
-        format!(
-            r#"{{"id":"h{id}","memory_id":"m","event":"{event}","old_memory":{old},"new_memory":{new},"created_at":"2026-01-0{id}T00:00:00Z","user_id":"u"}}"#
-        )
-    };
-    let item = |day: u8, value: &str| {
-        format!(
-            r#"{{"namespace":["u"],"key":"k","value":{value},"created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-0{day}T00:00:00Z"}}"#
-        )
-    };
-    let histories = [
-        (
-            TranscriptKind::Mem0,
-            [
-                mem0(1, "ADD", "null", r#""A""#),
-                mem0(2, "UPDATE", r#""A""#, r#""B""#),
-                mem0(3, "DELETE", r#""B""#, "null"),
-            ],
-        ),
-        (
-            TranscriptKind::LangGraph,
-            [item(1, r#""A""#), item(2, r#""B""#), item(3, "null")],
-        ),
-    ];
-    for (kind, lines) in histories {
-        for order in [[0, 1, 2], [0, 2, 1], [2, 1, 0], [2, 0, 1], [1, 2, 0]] {
-            let text = order.map(|at| lines[at].as_str()).join("\n");
-            let found: Vec<_> = parsed(&text, kind)
-                .grains
-                .iter()
-                .map(|grain| (json(grain), grain.system_valid_to.is_some()))
-                .map(|(json, is_ended)| (self::text(&json, "object").to_owned(), is_ended))
-                .collect();
-            let expected = [("A".to_owned(), false), ("B".to_owned(), true)];
-            assert_eq!(found, expected, "{kind:?} {order:?}");
-        }
-    }
 }
 
 #[test]

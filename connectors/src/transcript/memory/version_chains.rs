@@ -115,7 +115,9 @@ impl VersionChains {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{facts, parsed};
     use super::*;
+    use crate::transcript::kind::TranscriptKind;
     use crate::transcript::line::Line;
 
     #[test]
@@ -134,6 +136,47 @@ mod tests {
             let fact = Fact::new(line.clone(), "subject", "relation", object.clone(), time);
             chains.push("key".to_owned(), fact);
             assert!(chains.has_object("key", &object) && chains.has_object("key", "0"));
+        }
+    }
+
+    #[test]
+    fn a_history_in_another_order_has_the_same_versions_and_the_same_end() {
+        let mem0 = |id: u8, event: &str, old: &str, new: &str| {
+            format!(
+                r#"{{"id":"h{id}","memory_id":"m","event":"{event}","old_memory":{old},"new_memory":{new},"created_at":"2026-01-0{id}T00:00:00Z","user_id":"u"}}"#
+            )
+        };
+        let item = |day: u8, value: &str| {
+            format!(
+                r#"{{"namespace":["u"],"key":"k","value":{value},"created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-0{day}T00:00:00Z"}}"#
+            )
+        };
+        let histories = [
+            (
+                TranscriptKind::Mem0,
+                "mg:knows",
+                [
+                    mem0(1, "ADD", "null", r#""A""#),
+                    mem0(2, "UPDATE", r#""A""#, r#""B""#),
+                    mem0(3, "DELETE", r#""B""#, "null"),
+                ],
+            ),
+            (
+                TranscriptKind::LangGraph,
+                "k",
+                [item(1, r#""A""#), item(2, r#""B""#), item(3, "null")],
+            ),
+        ];
+        for (kind, relation, lines) in histories {
+            for order in [[0, 1, 2], [0, 2, 1], [2, 1, 0], [2, 0, 1], [1, 2, 0]] {
+                let text = order.map(|at| lines[at].as_str()).join("\n");
+                let expected = [
+                    format!("u {relation} A"),
+                    format!("u {relation} B < A ! 1767398400000"),
+                ];
+                let found = facts(&parsed(&text, kind));
+                assert_eq!(found, expected, "{kind:?} {order:?}");
+            }
         }
     }
 }
