@@ -2,9 +2,10 @@
 //!
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
-//! Other files are searched as raw bytes; of those that aren't of the lake, what gzip or zstd has
-//! compressed also decompressed, and what can't be searched is a remnant. The terms of a hexastore
-//! are concatenated without separators, so those of an intact one are searched one by one instead.
+//! Other files are searched as raw bytes. One that is of none of the lake's formats must be text,
+//! which is also searched decompressed if gzip or zstd has compressed it; it is a remnant otherwise.
+//! The terms of a hexastore are concatenated without separators, so those of an intact one are
+//! searched one by one instead.
 //! Sealed cells are also searched opened, and compressed grains of segments also decompressed. Each
 //! match must be attributed to a row that stays: in a data file, to one in the same row group; in a
 //! sidecar, to one in its segment; or to the text of a legal act. Any other match is a remnant.
@@ -35,7 +36,7 @@ use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, HexastoreTerms};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
 use crate::segment::{ADDRESSES_FILE, MappedFile, content_of, page_bodies};
-use foreign_files::{PARQUET_MAGIC, is_foreign};
+use foreign_files::{is_binary_of_lake, is_foreign};
 
 /// Result of the byte search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,7 +216,7 @@ impl LakeSearch<'_> {
             FileSearch { patterns, retained }.file(&name, bytes)
         };
         let mut found = self.in_pool(path, search).await?;
-        if is_sealed_file(path.as_ref()) {
+        if is_sealed_file(path.as_ref()) && !is_foreign(path.as_ref()) {
             let open = LakeFile::open(self.lake, path).await?;
             let name = path.to_string();
             let search = move |patterns: &PatternSearch, retained: &RetainedRows| {
@@ -331,6 +332,9 @@ struct FileSearch<'a> {
     retained: &'a RetainedRows,
 }
 
+/// The beginning of a Parquet file.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+
 /// Raw bytes are searched in pieces, which overlap by more than the longest pattern.
 const PIECE: usize = 4 << 20;
 const OVERLAP: usize = 4 << 10;
@@ -351,13 +355,14 @@ fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item
 }
 
 impl FileSearch<'_> {
-    /// Searches a file: raw bytes outside of pages, decompressed pages, and terms of a hexastore.
+    /// Searches a file: raw bytes outside of pages, decompressed pages, terms of a hexastore, and
+    /// text.
     fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
         let attribution = self.retained.attribute(path);
-        let mut found = if is_foreign(path) {
-            self.foreign(path, bytes)
-        } else if bytes.as_ref().starts_with(PARQUET_MAGIC) {
-            self.parquet(path, bytes, attribution)?
+        let mut found = if bytes.as_ref().starts_with(PARQUET_MAGIC) {
+            self.parquet_file(path, bytes, attribution)?
+        } else if !is_binary_of_lake(path) {
+            self.text_file(path, &bytes)
         } else if path.ends_with(HEXASTORE_FILE) {
             self.hexastore(bytes.as_ref(), attribution)
         } else {

@@ -1,106 +1,145 @@
-//! Files in the lake's folder that aren't of the lake: somebody has put them there.
+//! What isn't recognised by its place as a file of the lake: somebody may have put it there.
 
 use gristmill_connectors::source::{SourceBytes, for_each_decompressed, is_lake_folder};
-use memchr::memmem;
 
 use super::{Attribution, ByteSearchResult, FileSearch, OVERLAP, PIECE};
-use crate::lake::{ENCRYPTION, HEADS};
-use crate::segment::MappedFile;
+use crate::lake::{ERASURES, SCRATCH, is_sealed_file, is_staged};
+use crate::segment::{MappedFile, SIDECARS};
 
-/// The beginning of a Parquet file.
-pub(super) const PARQUET_MAGIC: &[u8] = b"PAR1";
-
-/// The beginnings of compressed content, of archives and in them: zstd (also in containers of
-/// grains), Parquet, xz, bzip2 with its first block, 7-Zip, and entries of zip. One of gzip is
-/// shorter, see [`has_gzip`].
-const COMPRESSED: [&[u8]; 6] = [
-    &[0x28, 0xb5, 0x2f, 0xfd],
-    PARQUET_MAGIC,
-    &[0xfd, b'7', b'z', b'X', b'Z', 0],
-    b"1AY&SY",
-    &[b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c],
-    &[b'P', b'K', 3, 4],
+/// The endings of what erasures and rounds of retention write into their folder.
+const OF_ERASURES: [&str; 6] = [
+    ".cose",
+    ".former",
+    ".journal",
+    ".leaves",
+    ".round",
+    ".tombstones",
 ];
 
-/// The length of the header of a member of gzip.
-const GZIP_HEADER: usize = 10;
-
-/// Returns true for a path that no file of the lake has, from the lake's root.
-pub(super) fn is_foreign(path: &str) -> bool {
-    match path.split_once('/') {
-        Some((folder, _)) => !is_lake_folder(folder),
-        None => path != HEADS && path != ENCRYPTION,
+/// Returns true for a path, from the lake's root, that only a file of the lake has which is neither
+/// text nor Parquet: one of the formats of this program, whose bytes tell what they contain.
+pub(super) fn is_binary_of_lake(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+    match path.split('/').next() {
+        Some(SIDECARS) => name.ends_with(".bin"),
+        Some(SCRATCH) => folder == SCRATCH && name.starts_with("gristmill-"),
+        Some(ERASURES) => {
+            folder == ERASURES && OF_ERASURES.iter().any(|ending| name.ends_with(ending))
+        }
+        _ => false,
     }
 }
 
-/// Returns true if `bytes` contain the beginning of a member of gzip, whose header has few
-/// possible values.
-fn has_gzip(bytes: &[u8]) -> bool {
-    memmem::find_iter(bytes, &[0x1f, 0x8b, 8]).any(|at| {
-        let header = bytes.get(at..at + GZIP_HEADER);
-        header.is_some_and(|header| {
-            let (flags, level, system) = (header[3], header[8], header[9]);
-            flags & 0xe0 == 0 && matches!(level, 0 | 2 | 4) && matches!(system, 0..=13 | 255)
-        })
-    })
+/// Returns true for a Parquet file that no version of the lake can have, from the lake's root.
+/// Damage of the others ends the search.
+pub(super) fn is_foreign(path: &str) -> bool {
+    let (folder, name) = path.split_once('/').unwrap_or_default();
+    !is_lake_folder(folder) || folder == SCRATCH || is_staged(name)
 }
 
-/// Returns true if a part of `bytes` is compressed, so that a search of them tells nothing.
-fn is_partly_compressed(bytes: &[u8]) -> bool {
-    has_gzip(bytes)
-        || COMPRESSED
-            .iter()
-            .any(|magic| memmem::find(bytes, magic).is_some())
+/// Whether bytes that arrive in pieces are text: UTF-8 without the character NUL, so that a name is
+/// found in them as it is.
+#[derive(Debug, Default)]
+struct TextCheck {
+    /// The beginning of a character at the end of the last piece.
+    begun: Vec<u8>,
+    is_other: bool,
+}
+
+impl TextCheck {
+    /// Takes the next piece.
+    fn add(&mut self, piece: &[u8]) {
+        if self.is_other {
+            return;
+        }
+        let joined;
+        let bytes = match self.begun.is_empty() {
+            true => piece,
+            false => {
+                joined = [self.begun.as_slice(), piece].concat();
+                &joined
+            }
+        };
+        let (is_text, rest) = match std::str::from_utf8(bytes) {
+            Ok(_) => (true, &[][..]),
+            Err(error) => {
+                let rest = bytes.get(error.valid_up_to()..).unwrap_or_default();
+                (error.error_len().is_none(), rest)
+            }
+        };
+        self.is_other = !is_text || memchr::memchr(0, bytes).is_some();
+        self.begun = rest.to_vec();
+    }
+
+    /// Returns whether all pieces together are text.
+    fn is_text(&self) -> bool {
+        !self.is_other && self.begun.is_empty()
+    }
 }
 
 impl FileSearch<'_> {
-    /// Searches the file `path`, which isn't of the lake: a Parquet file by its pages, what gzip or
-    /// zstd has compressed also decompressed. What can't be searched counts as a remnant, because
-    /// it may be a copy of the lake.
-    pub(super) fn foreign(&self, path: &str, bytes: MappedFile) -> ByteSearchResult {
-        let unsearchable = |mut found: ByteSearchResult, cause: &dyn std::fmt::Display| {
-            tracing::warn!(
-                path,
-                "a file in the lake's folder can't be searched: {cause}"
-            );
-            found.remnants += 1;
-            found
-        };
-        if bytes.as_ref().starts_with(PARQUET_MAGIC) {
-            let raw = self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
-            return match self.parquet(path, bytes, Attribution::Nothing) {
-                Ok(found) => found,
-                Err(error) => unsearchable(raw, &error),
-            };
+    /// Searches the Parquet file `path` by its pages. One that isn't of the lake and can't be read,
+    /// or is encrypted, counts as a remnant, because it may be a copy.
+    ///
+    /// # Errors
+    /// [`crate::error::EngineError::File`] if a file of the lake is damaged.
+    pub(super) fn parquet_file(
+        &self,
+        path: &str,
+        bytes: MappedFile,
+        attribution: Attribution,
+    ) -> crate::error::Result<ByteSearchResult> {
+        if !is_foreign(path) {
+            return self.parquet(path, bytes, attribution);
         }
+        let raw = || self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
+        Ok(
+            match self.parquet(path, bytes.clone(), Attribution::Nothing) {
+                Ok(found) if is_sealed_file(path) => unsearchable(path, found, &"it is encrypted"),
+                Ok(found) => found,
+                Err(error) => unsearchable(path, raw(), &error),
+            },
+        )
+    }
+
+    /// Searches the file `path`, which is of none of the lake's own formats: text, also if gzip or
+    /// zstd has compressed it. Anything else can't be searched and counts as a remnant, because it
+    /// may be a copy, an archive or in an encoding that isn't known.
+    pub(super) fn text_file(&self, path: &str, bytes: &MappedFile) -> ByteSearchResult {
         let mut found = self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
-        match self.decompressed(path, &bytes.0, &mut found) {
-            Ok(true) => found,
-            Ok(false) if is_partly_compressed(bytes.as_ref()) => {
-                unsearchable(found, &"a part of it is compressed")
+        let mut check = TextCheck::default();
+        let is_text = match self.decompressed(path, &bytes.0, &mut found, &mut check) {
+            Err(error) => return unsearchable(path, found, &error),
+            Ok(true) => check.is_text(),
+            Ok(false) => {
+                check.add(bytes.as_ref());
+                check.is_text()
             }
-            Ok(false) => found,
-            Err(error) => unsearchable(found, &error),
+        };
+        match is_text {
+            true => found,
+            false => unsearchable(path, found, &"it is neither text in UTF-8 nor Parquet"),
         }
     }
 
-    /// Searches the content of the file `path`, if all of its `bytes` are compressed. Returns false
-    /// if they aren't.
+    /// Searches the content of the file `path`, if all of its `bytes` are compressed, and passes it
+    /// to `check`. Returns false if they aren't.
     fn decompressed(
         &self,
         path: &str,
         bytes: &SourceBytes,
         found: &mut ByteSearchResult,
+        check: &mut TextCheck,
     ) -> Result<bool, String> {
         let (mut window, mut scratch) = (Vec::new(), Vec::new());
-        let (mut bytes_read, mut is_opaque) = (0_u64, false);
+        let mut bytes_read = 0_u64;
         let mut search = |window: &[u8]| {
-            is_opaque |= is_partly_compressed(window);
             let counts = self.patterns.count(window, &mut scratch);
             found.note(counts, Attribution::Nothing);
         };
         let read = for_each_decompressed(path, bytes, &mut |piece| {
             bytes_read += piece.len() as u64;
+            check.add(piece);
             window.extend_from_slice(piece);
             if window.len() >= PIECE {
                 search(&window);
@@ -109,12 +148,22 @@ impl FileSearch<'_> {
         });
         search(&window);
         found.bytes += bytes_read;
-        let is_compressed = read.map_err(|error| error.to_string())?;
-        match is_opaque {
-            true => Err("a part of its content is compressed itself".to_owned()),
-            false => Ok(is_compressed),
-        }
+        read.map_err(|error| error.to_string())
     }
+}
+
+/// Returns `found` with one more remnant, because the file `path` can't be searched.
+fn unsearchable(
+    path: &str,
+    mut found: ByteSearchResult,
+    cause: &dyn std::fmt::Display,
+) -> ByteSearchResult {
+    tracing::warn!(
+        path,
+        "a file in the lake's folder can't be searched: {cause}"
+    );
+    found.remnants += 1;
+    found
 }
 
 #[cfg(test)]
@@ -122,34 +171,66 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_lake_have_known_places() {
+    fn formats_of_the_lake_have_known_places() {
         for own in [
-            "heads.json",
-            "grains/part-a.parquet",
+            "index/01m8q4m363xet7rqzkywcmym9e/words.bin",
+            "index/subjects.bin",
             "erasures/a.cose",
-            "audit/b",
+            "_scratch/gristmill-Ab12",
         ] {
+            assert!(is_binary_of_lake(own), "{own}");
+        }
+        for other in [
+            "heads.json",
+            "old.bin",
+            "audit/copy.gz",
+            "grains/_delta_log/copy.gz",
+            "grains/index/words.bin",
+            "index/copy.gz",
+            "erasures/copy.gz",
+            "erasures/old/a.cose",
+            "_scratch/copy.gz",
+            "backup/index/a/words.bin",
+        ] {
+            assert!(!is_binary_of_lake(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn damage_of_files_that_no_version_has_does_not_end_the_search() {
+        for own in ["grains/part-a.parquet", "audit/_delta_log/1.parquet"] {
             assert!(!is_foreign(own), "{own}");
         }
-        for other in ["copy.tar", "backup/grains/part-a.parquet", "old.gz"] {
+        for other in [
+            "old.parquet",
+            "backup/grains/part-a.parquet",
+            "_scratch/gristmill-Ab12",
+            "grains/part-a.parquet#1",
+        ] {
             assert!(is_foreign(other), "{other}");
         }
     }
 
     #[test]
-    fn compressed_parts_are_recognised_anywhere() {
-        let mut gzip = vec![b'x', 0x1f, 0x8b, 8, 0, 1, 2, 3, 4, 0, 3];
-        assert!(is_partly_compressed(&gzip));
-        gzip[4] = 0xff;
-        assert!(!is_partly_compressed(&gzip));
-        for magic in COMPRESSED {
+    fn text_is_recognised_wherever_it_is_divided() {
+        let is_text = |pieces: &[&[u8]]| {
+            let mut check = TextCheck::default();
+            pieces.iter().for_each(|piece| check.add(piece));
+            check.is_text()
+        };
+        let text = "Ada: über alles, 🙂 PAR1".as_bytes();
+        for end in 0..text.len() {
+            let (start, rest) = text.split_at(end);
+            assert!(is_text(&[start, rest]), "{end}");
+        }
+        assert!(is_text(&text.chunks(1).collect::<Vec<_>>()));
+        assert!(!is_text(&[&text[..6]]), "a character has no end");
+        let utf_16: Vec<u8> = "Ada".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for other in [&utf_16[..], b"\x04\x22\x4d\x18", b"caf\xe9"] {
             assert!(
-                is_partly_compressed(&[b"text", magic].concat()),
-                "{magic:?}"
+                !is_text(&[other]) && !is_text(&[other, b"text"]),
+                "{other:?}"
             );
         }
-        assert!(!is_partly_compressed(
-            "Ada wrote: über alles, PAR-1 and PK.".as_bytes()
-        ));
     }
 }

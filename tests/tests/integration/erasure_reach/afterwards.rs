@@ -53,31 +53,62 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
     );
 }
 
+/// Returns `content`, compressed with gzip.
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut copy = GzEncoder::new(Vec::new(), Compression::best());
+    copy.write_all(content).unwrap();
+    copy.finish().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compressed_copy_of_a_file_in_the_lakes_folder_is_a_remnant() {
-    let words = r#""object": "x", "user_id": "alice-77""#;
-    let others = r#""object": "x", "user_id": "bob-1""#;
-    // What can't be read to its end may name the person, and so may a part that is compressed.
-    for (copied, is_cut, before) in [
-        (words, false, ""),
-        (others, false, ""),
-        (others, true, ""),
-        (others, false, "text"),
+async fn what_is_not_of_the_lake_is_searched_or_a_remnant() {
+    let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
+    let (hers, other) = (gzip(b"said by alice-77"), gzip(b"said by bob-1"));
+    let utf_16: Vec<u8> = "bob-1".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let cut = other[..other.len() - 9].to_vec();
+    let mut expected = Vec::new();
+    for folder in [
+        "backup",
+        "grains",
+        "grains/_delta_log",
+        "state",
+        "audit",
+        "erased",
+        "erasures",
+        "index",
+        "_scratch",
     ] {
-        let (mut lake, _) = lake_of(&[belief(words)]).await;
-        let mut copy = GzEncoder::new(Vec::new(), Compression::best());
-        copy.write_all(&frames(&[grain(&belief(copied)).blob]))
-            .unwrap();
-        let folder = lake.folder().join("lake/backup");
-        std::fs::create_dir(&folder).unwrap();
-        let mut copy = copy.finish().unwrap();
-        copy.truncate(copy.len() - 9 * usize::from(is_cut));
-        copy.splice(..0, before.bytes());
-        std::fs::write(folder.join("all.mgs.gz"), copy).unwrap();
-        let certificate = erased(&mut lake, &alice()).await;
-        let is_searched = !is_cut && before.is_empty();
-        assert_eq!(certificate.proven, copied != words && is_searched);
+        let place = lake.folder().join("lake").join(folder);
+        std::fs::create_dir_all(&place).unwrap();
+        for (name, content, is_remnant) in [
+            ("hers.gz", hers.clone(), true),
+            ("other.gz", other.clone(), false),
+            (
+                "notes.txt",
+                b"bob-1: \xc3\xa9t\xc3\xa9, PAR1".to_vec(),
+                false,
+            ),
+            // What can't be read to its end, or in an unknown form, may name her.
+            ("cut.gz", cut.clone(), true),
+            ("late.gz", [b"text", &other[..]].concat(), true),
+            ("twice.gz", gzip(&other), true),
+            (
+                "notes.lz4",
+                [&[4, 0x22, 0x4d, 0x18], &b"bob-1"[..]].concat(),
+                true,
+            ),
+            ("utf-16.txt", utf_16.clone(), true),
+        ] {
+            std::fs::write(place.join(name), content).unwrap();
+            expected.extend(is_remnant.then(|| format!("{folder}/{name}")));
+        }
     }
+    let certificate = erased(&mut lake, &alice()).await;
+    let mut found = certificate.proofs.byte_search.remnant_files.clone();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert!(!certificate.proven);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +125,7 @@ async fn a_lake_without_its_tombstones_is_refused() {
 async fn a_truncated_or_unreadable_audit_log_fails_verification() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     erased(&mut lake, &alice()).await;
-    assert_eq!(lake.lake.verify_audit().await.unwrap().bad, 0);
+    assert_eq!(lake.lake.verify_audit(&[]).await.unwrap().bad, 0);
     let audit = lake.folder().join("lake/audit");
     let aside = lake.folder().join("aside");
     let newest = |folder: &Path, ending: &str| {
@@ -111,7 +142,7 @@ async fn a_truncated_or_unreadable_audit_log_fails_verification() {
         gristmill_engine::lake::Lake::open_unchecked(&uri)
             .await
             .unwrap()
-            .verify_audit()
+            .verify_audit(&[])
             .await
             .unwrap()
     };
