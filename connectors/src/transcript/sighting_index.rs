@@ -7,6 +7,7 @@
 //! minima over all sightings, so they don't depend on the order of reading, and indexes of parts of
 //! the input can be merged in any order.
 
+use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -65,23 +66,57 @@ pub struct LineLocation {
 
 /// The preference of a sighting; the least is preferred.
 ///
-/// An answer comes before a resent message, the earlier before the later. At equal times the digest
-/// of the line decides, so that the order of reading has no influence.
+/// An answer comes before a resent message, one that states its response before others, the earlier
+/// before the later. At equal times it is the earlier line, so that what is appended to a file
+/// changes nothing, and then the digest of the line, so that names of files have no influence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     kind: SightingKind,
+    is_of_unknown: bool,
     micros: i64,
+    line: u64,
     digest: u64,
-    location: LineLocation,
+    file: u32,
     source: TimeSource,
     answer: Option<AnswerDigest>,
 }
 
 impl Preference {
-    /// Returns true unless `other` is preferred, whatever both state of their responses.
-    fn is_preferred_to(&self, other: &Preference) -> bool {
-        let order = |it: &Preference| (it.kind, it.micros, it.digest, it.location);
-        order(self) <= order(other)
+    /// Returns the preference of a sighting of the response `answer` in the line at `location`,
+    /// which has this time and digest.
+    fn new(
+        kind: SightingKind,
+        answer: Option<AnswerDigest>,
+        (time, digest): (Timestamp, u64),
+        location: LineLocation,
+    ) -> Preference {
+        Preference {
+            kind,
+            is_of_unknown: answer.is_none(),
+            micros: time.micros(),
+            line: location.line,
+            digest,
+            file: location.file,
+            source: time.source(),
+            answer,
+        }
+    }
+
+    fn location(&self) -> LineLocation {
+        LineLocation {
+            file: self.file,
+            line: self.line,
+        }
+    }
+
+    /// Returns true if it could be preferred to `other` or equal it, if it is of some response.
+    fn may_be_preferred_to(&self, other: &Preference) -> bool {
+        let order = |it: &Preference| (it.micros, it.line, it.digest, it.file);
+        match self.kind.cmp(&other.kind) {
+            Ordering::Less => true,
+            Ordering::Equal => other.is_of_unknown || order(self) <= order(other),
+            Ordering::Greater => false,
+        }
     }
 }
 
@@ -108,10 +143,10 @@ impl OtherAnswers {
         let known = self.by_answer.get(&answer).copied();
         if known.is_none_or(|known| found < known) {
             if let Some(known) = known {
-                self.by_location.remove(&known.location);
+                self.by_location.remove(&known.location());
             }
             self.by_answer.insert(answer, found);
-            self.by_location.insert(found.location, answer);
+            self.by_location.insert(found.location(), answer);
         }
         known.is_none()
     }
@@ -176,14 +211,8 @@ impl SightingIndex {
         location: LineLocation,
     ) {
         for sighting in sightings {
-            let preference = Preference {
-                kind: sighting.kind,
-                micros: time.micros(),
-                digest,
-                location,
-                source: time.source(),
-                answer: sighting.answer,
-            };
+            let Sighting { kind, answer, .. } = *sighting;
+            let preference = Preference::new(kind, answer, (time, digest), location);
             let merged =
                 self.messages
                     .entry(*sighting.position.digest())
@@ -260,7 +289,7 @@ impl SightingIndex {
         location: LineLocation,
     ) -> bool {
         self.messages.get(position.digest()).is_some_and(|merged| {
-            merged.preferred.kind == kind && merged.preferred.location == location
+            merged.preferred.kind == kind && merged.preferred.location() == location
         })
     }
 
@@ -276,25 +305,19 @@ impl SightingIndex {
         Some(Timestamp::from_micros(separate.micros).with_source(separate.source))
     }
 
-    /// Returns true if a sighting with these properties would be preferred to all recorded ones.
-    pub(crate) fn would_be_preferred(
+    /// Returns true if a sighting with these properties may be preferred to all recorded ones,
+    /// whatever it states of its response.
+    pub(crate) fn may_be_preferred(
         &self,
         position: &MessagePosition,
         kind: SightingKind,
-        (time, digest): (Timestamp, u64),
+        line: (Timestamp, u64),
         location: LineLocation,
     ) -> bool {
-        let preference = Preference {
-            kind,
-            micros: time.micros(),
-            digest,
-            location,
-            source: time.source(),
-            answer: None,
-        };
+        let preference = Preference::new(kind, None, line, location);
         self.messages
             .get(position.digest())
-            .is_none_or(|merged| preference.is_preferred_to(&merged.preferred))
+            .is_none_or(|merged| preference.may_be_preferred_to(&merged.preferred))
     }
 
     /// Returns the earliest time of all messages. Linked files are ordered by it.
@@ -333,8 +356,8 @@ mod tests {
         let recorded = [
             (SightingKind::Resent, 5, 1, 1),
             (SightingKind::Answer, 9, 2, 2),
-            (SightingKind::Answer, 7, 3, 3),
             (SightingKind::Answer, 7, 2, 4),
+            (SightingKind::Answer, 7, 3, 3),
         ];
         let position = MessagePosition::start("a");
         for rotation in 0..recorded.len() {
@@ -360,7 +383,7 @@ mod tests {
                 let location = LineLocation { file: 0, line };
                 index.is_preferred(&position, SightingKind::Answer, location)
             };
-            assert!(is_preferred(4) && !is_preferred(3));
+            assert!(is_preferred(3) && !is_preferred(4));
             assert_eq!(index.len(), 1);
         }
     }
@@ -397,6 +420,37 @@ mod tests {
             let found: Vec<_> = (1..=7).map(separate).collect();
             let expected = [None, Some(at(7)), None, None, Some(at(6)), None, None];
             assert_eq!(found, expected, "{rotation}");
+        }
+    }
+
+    #[test]
+    fn what_is_appended_to_a_file_at_the_same_time_is_not_preferred() {
+        let (time, position) = (Timestamp::from_seconds(5), MessagePosition::start("a"));
+        // An answer that doesn't state its response gives way to the others.
+        let lines = [None, Some("a"), Some("b"), Some("c")];
+        for digests in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+            let mut index = SightingIndex::default();
+            for (line, (id, digest)) in (1..).zip(lines.iter().zip(digests)) {
+                let answer = id.map(AnswerDigest::of);
+                let kind = SightingKind::Answer;
+                let sighting = Sighting {
+                    position,
+                    kind,
+                    answer,
+                };
+                let location = LineLocation { file: 0, line };
+                index.record(&[sighting], time, digest, location);
+                let at = |line| LineLocation { file: 0, line };
+                let is_preferred = |line| index.is_preferred(&position, kind, at(line));
+                assert!(is_preferred(line.min(2)), "{digests:?} {line}");
+                let separate =
+                    (1..=line).filter(|line| index.separate(&position, at(*line)).is_some());
+                assert_eq!(
+                    separate.count() as u64,
+                    line.saturating_sub(2),
+                    "{digests:?}"
+                );
+            }
         }
     }
 }

@@ -208,7 +208,7 @@ impl PartialIndex<'_> {
     pub(super) fn is_preferred(&self, position: &MessagePosition, kind: SightingKind) -> bool {
         [self.chunk, self.merged].iter().all(|index| {
             let line = (self.time, self.digest);
-            index.would_be_preferred(position, kind, line, self.location)
+            index.may_be_preferred(position, kind, line, self.location)
         })
     }
 }

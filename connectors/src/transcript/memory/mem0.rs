@@ -9,6 +9,7 @@ use gristmill_schemas::message::Timestamp;
 use super::ExportReader;
 use super::fact::{Fact, id_text};
 use super::mem0_graph::{GraphStatements, RELATIONS, count_unread};
+use super::mem0_history::{TimedEvent, in_order};
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
 use crate::transcript::line::Line;
@@ -96,7 +97,7 @@ pub(in crate::transcript) struct Mem0Export {
 
 /// A memory or an event.
 #[derive(Debug)]
-struct Mem0Record {
+pub(super) struct Mem0Record {
     line: Line,
     json: Json<'static>,
 }
@@ -141,11 +142,8 @@ impl ExportReader for Mem0Export {
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut chains = VersionChains::default();
-        // Histories are also newest first. Events of the same time are in their order.
-        let mut events: Vec<&Mem0Record> = self.events.iter().collect();
-        events.sort_by_key(|event| event.time(options.fallback));
-        for event in events {
-            event.push_versions(options.fallback, &mut chains);
+        for TimedEvent { event, time, .. } in in_order(&self.events, options.fallback) {
+            event.push_versions(time, &mut chains);
         }
         for memory in &self.memories {
             memory.push_newest(options.fallback, &mut chains);
@@ -192,19 +190,40 @@ impl Mem0Record {
         keys.iter().find_map(|key| id_text(&self.json, key))
     }
 
-    fn created_at(&self) -> Option<Timestamp> {
+    /// Returns when the event or its memory was created.
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
         first_timestamp(&self.json, &["created_at", "createdAt", "timestamp"])
     }
 
-    /// Returns when the event was.
-    fn time(&self, fallback: Timestamp) -> Timestamp {
+    /// Returns when the event changed its memory.
+    pub(super) fn updated_at(&self) -> Option<Timestamp> {
         first_timestamp(&self.json, &["updated_at", "updatedAt"])
-            .or_else(|| self.created_at())
-            .unwrap_or(fallback)
+    }
+
+    /// Returns true for an event that adds a memory.
+    pub(super) fn is_addition(&self) -> bool {
+        self.event() == "ADD"
+    }
+
+    /// Returns true for an event that deletes its memory.
+    pub(super) fn is_deletion(&self) -> bool {
+        let is_deleted = || {
+            self.json
+                .get("is_deleted")
+                .is_some_and(|value| value.as_bool() == Some(true) || value.as_i64() == Some(1))
+        };
+        self.event() == "DELETE" || is_deleted()
+    }
+
+    /// Returns the kind of the event in capital letters; an empty text if there is none.
+    fn event(&self) -> String {
+        self.text(&["event"])
+            .unwrap_or_default()
+            .to_ascii_uppercase()
     }
 
     /// Returns the id of the memory.
-    fn memory_id(&self) -> String {
+    pub(super) fn memory_id(&self) -> String {
         self.text(&["memory_id", "id"]).unwrap_or_default()
     }
 
@@ -244,16 +263,11 @@ impl Mem0Record {
         fact
     }
 
-    /// Adds the versions that an event has: the new one, and the old or deleted one if the event
-    /// that added it is missing. A deletion ends the newest version.
-    fn push_versions(&self, fallback: Timestamp, chains: &mut VersionChains) {
-        let (created, time) = (self.created_at(), self.time(fallback));
-        let id = self.memory_id();
-        let event = self
-            .text(&["event"])
-            .unwrap_or_default()
-            .to_ascii_uppercase();
-        let is_deletion = event == "DELETE" || self.is_deleted();
+    /// Adds the versions that an event of the time `time` has: the new one, and the old or deleted
+    /// one if the event that added it is missing. A deletion ends the newest version.
+    fn push_versions(&self, time: Timestamp, chains: &mut VersionChains) {
+        let (created, id) = (self.created_at(), self.memory_id());
+        let (event, is_deletion) = (self.event(), self.is_deletion());
         let old = self.text(&["old_memory", "prev_value", "previous_memory"]);
         // The response to an addition has what was deleted in `memory`.
         let deleted = || self.own_text().filter(|_| is_deletion);
@@ -272,12 +286,6 @@ impl Mem0Record {
         {
             chains.push(id, self.fact(new, time));
         }
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.json
-            .get("is_deleted")
-            .is_some_and(|value| value.as_bool() == Some(true) || value.as_i64() == Some(1))
     }
 
     /// Returns the text of a record that is a memory.

@@ -25,6 +25,7 @@ pub(super) mod langgraph;
 pub(super) mod letta;
 pub(super) mod mem0;
 mod mem0_graph;
+mod mem0_history;
 #[cfg(feature = "sqlite")]
 mod msgpack;
 #[cfg(test)]

@@ -60,11 +60,11 @@ pub(super) fn facts(part: &ParsedPart) -> Vec<String> {
 fn the_history_of_a_memory_is_a_chain_that_a_deletion_ends() {
     let history = r#"{"id":"h1","memory_id":"m","old_memory":null,"new_memory":"likes tea","event":"ADD","created_at":"2025-01-01T00:00:00Z","updated_at":null}
         {"id":"h2","memory_id":"m","old_memory":"likes tea","new_memory":"likes coffee","event":"UPDATE","created_at":"2025-01-01T00:00:00Z","updated_at":"2025-02-01T00:00:00Z"}
-        {"id":"h3","memory_id":"m","old_memory":"likes coffee","new_memory":null,"event":"DELETE","created_at":"2025-01-01T00:00:00Z","updated_at":"2026-01-01T00:00:00Z","is_deleted":1}
+        {"id":"h3","memory_id":"m","old_memory":"likes coffee","new_memory":null,"event":"DELETE","created_at":"2025-01-01T00:00:00Z","updated_at":"1970-01-02T00:00:00Z","is_deleted":1}
         {"id":"h4","memory_id":"n","old_memory":"was here","new_memory":"is gone","event":"UPDATE","created_at":null,"updated_at":"2025-02-01T00:00:00Z"}"#;
     let expected = [
         "mem0:m mg:knows likes tea",
-        "mem0:m mg:knows likes coffee < likes tea ! 1767225600000",
+        "mem0:m mg:knows likes coffee < likes tea ! 86400000",
         "mem0:n mg:knows was here",
         "mem0:n mg:knows is gone < was here",
     ];
