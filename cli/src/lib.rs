@@ -28,6 +28,7 @@
 )]
 
 mod args;
+mod audit_heads;
 mod cell_text;
 mod commands;
 mod configuration;

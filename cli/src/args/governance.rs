@@ -250,6 +250,11 @@ pub struct ApplyArgs {
 pub enum AuditCommand {
     /// Verify the hash chain of the audit log
     Verify {
+        /// File with the heads of earlier runs, which the log must have. The head of this run is
+        /// appended if nothing is wrong. Keep it where those who can write to the lake can't change
+        /// it: it shows that all of the lake was set back to an earlier state
+        #[arg(long, value_name = "FILE", env = "GRISTMILL_AUDIT_HEADS")]
+        heads: Option<PathBuf>,
         #[command(flatten)]
         results: ResultArgs,
     },

@@ -1,9 +1,10 @@
 //! `audit`: verifies the audit log.
 
-use gristmill_engine::lake::AuditVerdict;
+use gristmill_engine::lake::{AuditHead, AuditVerdict};
 
 use super::CommandContext;
 use crate::args::governance::AuditCommand;
+use crate::audit_heads;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Verifies the audit log.
@@ -11,12 +12,19 @@ pub async fn run(
     context: &CommandContext,
     arguments: AuditCommand,
 ) -> Result<CommandOutcome, Failure> {
-    let AuditCommand::Verify { results } = arguments;
+    let AuditCommand::Verify { results, heads } = arguments;
+    let known = heads.as_deref().map(audit_heads::read).transpose()?;
+    let known = known.unwrap_or_default();
     let verdict = match context.open_damaged_lake().await? {
         // The damage prevents the lake from being opened and is the result.
         Err(error) => AuditVerdict::of_unreadable(&error),
-        Ok(mut lake) => lake.verify_audit().await?,
+        Ok(mut lake) => lake.verify_audit(&known).await?,
     };
     context.printer(results).record(&verdict)?;
+    if let (Some(path), Some(head)) = (heads, AuditHead::of(&verdict))
+        && known.last().is_none_or(|last| last.head != head.head)
+    {
+        audit_heads::append(&path, &head)?;
+    }
     Ok(CommandOutcome::done_if(verdict.bad == 0))
 }

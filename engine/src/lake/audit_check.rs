@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use gristmill_schemas::columns::AuditRow;
 
 use super::accept::{ACCEPTED, accepted_versions};
+use super::audit_head::AuditHead;
 use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
@@ -18,12 +19,12 @@ impl Lake {
     /// Verifies the chain of the audit log: every entry must exist once, and contain its own hash
     /// and that of the one before. The rest of a chain that was truncated is consistent, so the log
     /// is also compared with the lake: every certificate has its entry, and a log without entries
-    /// isn't younger than the grains.
+    /// isn't younger than the grains. It must have each of the heads `known` from earlier times.
     ///
     /// # Errors
     /// Errors of reading the rest of the lake. A broken chain or an unreadable log isn't an error
     /// but a finding.
-    pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
+    pub async fn verify_audit(&mut self, known: &[AuditHead]) -> Result<AuditVerdict> {
         self.audit.refresh().await?;
         let entries = match self.audit_entries().await {
             Err(
@@ -36,6 +37,7 @@ impl Lake {
             entries => entries?,
         };
         let mut verdict = AuditVerdict::of(&entries);
+        verdict.add_problems(known.iter().filter_map(|head| head.difference(&entries)));
         verdict.add_problems(self.unrecorded(&entries).await?);
         verdict.add_problems(self.damaged_tables(&entries).await?);
         Ok(verdict)

@@ -7,6 +7,7 @@ use std::process::Command;
 use gristmill_tests::binary;
 use gristmill_tests::damage::{Damage, files_below};
 use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::kill::copy_folder;
 use gristmill_tests::paths::workspace;
 use gristmill_tests::sandbox::Sandbox;
 
@@ -151,6 +152,24 @@ fn a_night_over_a_damaged_lake_ends_before_compact_and_gc_with_one_remedy() {
         undo.undo();
     }
     assert_eq!(night(&sandbox, &[]).0, Some(0));
+}
+
+#[test]
+fn a_night_over_a_lake_that_was_set_back_ends_before_compact() {
+    let sandbox = inbox();
+    let settings = [("GRISTMILL_AUDIT_HEADS", "heads")];
+    assert_eq!(night(&sandbox, &settings).0, Some(0));
+    copy_folder(&sandbox.path("lake"), &sandbox.path("backup")).unwrap();
+    let later = grain(r#"{"type":"event","role":"assistant","content":"late","created_at":2}"#);
+    fs::write(sandbox.path("inbox/b.frames"), frames(&[later.blob])).unwrap();
+    assert_eq!(night(&sandbox, &settings).0, Some(0));
+    fs::remove_dir_all(sandbox.path("lake")).unwrap();
+    fs::rename(sandbox.path("backup"), sandbox.path("lake")).unwrap();
+    fs::remove_file(sandbox.path("inbox/b.frames")).unwrap();
+    let (code, out, err) = night(&sandbox, &settings);
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(!out.contains("== compact: "), "{out}");
+    assert!(err.contains("lake audit verify --heads heads"), "{err}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use gristmill_schemas::json::Json;
 use gristmill_tests::binary::{ended, gristmill, path, patient};
 use gristmill_tests::grains::{belief, frames, plain};
+use gristmill_tests::kill::copy_folder;
 
 /// Result of a command: exit code, standard output, standard error.
 struct Answer {
@@ -115,6 +116,45 @@ fn an_audit_log_with_a_gap_ends_with_exit_code_2() {
     let answer = run(here.path(), &audit, "");
     assert_eq!(answer.code, 2, "{}", answer.err);
     assert!(answer.out.contains("can't be read"), "{}", answer.out);
+}
+
+#[test]
+fn heads_kept_elsewhere_show_that_a_whole_lake_was_set_back() {
+    let here = folder();
+    let audit = ["audit", "verify", "--format", "json", "--heads", "heads"];
+    let verify = || run(here.path(), &audit, "");
+    let heads = || std::fs::read_to_string(here.path().join("heads")).unwrap();
+    let ingest = |number| {
+        std::fs::write(here.path().join("new.mg"), plain(&[belief(number)])).unwrap();
+        assert_eq!(run(here.path(), &["ingest", "new.mg"], "").code, 0);
+    };
+    ingest(1);
+    assert_eq!(verify().code, 0);
+    let (first, lake) = (heads(), here.path().join("lake"));
+    assert_eq!(verify().code, 0);
+    assert_eq!(heads(), first, "the log has no new entry");
+    let backup = here.path().join("backup");
+    copy_folder(&lake, &backup).unwrap();
+    ingest(2);
+    assert_eq!(verify().code, 0);
+    assert!(heads().starts_with(&first) && heads().lines().count() == 2);
+    std::fs::remove_dir_all(&lake).unwrap();
+    std::fs::rename(&backup, &lake).unwrap();
+    // Consistent in itself.
+    let inside = ["audit", "verify", "--format", "json"];
+    assert_eq!(run(here.path(), &inside, "").code, 0);
+    for expected in ["now the log has", "has another hash"] {
+        let (before, set_back) = (heads(), verify());
+        assert_eq!(set_back.code, 2, "{}", set_back.err);
+        assert!(set_back.out.contains(expected), "{}", set_back.out);
+        assert_eq!(heads(), before, "a head of a log with problems isn't kept");
+        // As many entries as there were, of which one is another.
+        ingest(3);
+    }
+    std::fs::write(here.path().join("heads"), format!("{first}{{}}\n")).unwrap();
+    let damaged = verify();
+    assert_eq!(damaged.code, 1, "{}", damaged.out);
+    assert!(damaged.err.contains("`heads`: line 2"), "{}", damaged.err);
 }
 
 #[cfg(unix)]
