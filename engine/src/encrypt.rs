@@ -62,10 +62,12 @@ const CHUNK_BYTES: u64 = 256 << 20;
 ///
 /// # Errors
 /// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer removed a segment that was
-/// being sealed; errors of the lake.
+/// being sealed; [`EngineError::Damaged`] if a table contradicts the others, which the purge would
+/// hide; errors of the lake.
 pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
+    lake.check_stated_versions().await?;
     let report = seal_open(lake, &keys, exclusive).await?;
     finish(lake, "encrypt", exclusive, started, report).await
 }
@@ -115,6 +117,7 @@ async fn overtake_writers(lake: &mut Lake) -> Result<()> {
 pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
+    lake.check_stated_versions().await?;
     let used = keys_in_use(lake).await?;
     let wanted = people(&keys, users, &used)?;
     let mut report = SealReport {

@@ -135,13 +135,13 @@ fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
             "They were there after files without references were removed: files of `grains`, \
              `rejects`, `state` and `sources` were written by another process meanwhile, so run \
              the erasure again without other writers; `gristmill sql` shows the rows of `audit` \
-             that name the people, which stay; other files aren't of the lake: look at them, and \
-             remove them yourself"
+             that name the people, which stay; files in `erasures` are proofs, which stay, too; \
+             other files aren't of the lake: look at them, and remove them yourself"
         }
         false => {
             "Unreferenced files of tables may belong to a running writer; use --exclusive to \
-             remove them at once. Other files aren't of the lake: look at them, and remove them \
-             yourself"
+             remove them at once. Files in `erasures` are proofs, which stay. Other files aren't of \
+             the lake: look at them, and remove them yourself"
         }
     }
 }

@@ -1,20 +1,24 @@
 //! Texts of legal acts that name a person and stay: names of holds, in `state` and in the audit
-//! log, and the reasons of exports that a rule barred. They prove that an act was ordered, a hold
-//! is known by its name, and the chain of the audit log admits no change. The certificate states
-//! which rows have such texts.
+//! log, the reasons of exports that a rule barred, and who requested earlier erasures of others.
+//! They prove that an act was ordered, a hold is known by its name, and neither the chain of the
+//! audit log nor a signed certificate admits a change. The certificate states which rows have such
+//! texts.
 
 use std::collections::BTreeSet;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::{LifecycleEvent, STATE};
+use gristmill_schemas::sign::SignedBlob;
+use memchr::memmem;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::certificate::Certificate;
 use super::pattern_search::PatternSearch;
 use crate::error::{Context, Result};
-use crate::lake::{AUDIT, Lake, LakeFile, text_at, texts};
+use crate::lake::{AUDIT, ERASURES, Lake, LakeFile, text_at, texts};
 use crate::segment::SegmentId;
 
 /// The rows of one file with texts of legal acts that contain identifiers of the people.
@@ -22,9 +26,10 @@ use crate::segment::SegmentId;
 pub struct RetainedTexts {
     /// The file, relative to the lake's root.
     pub file: String,
-    /// What the texts are: `hold_name`, `override_reason`.
+    /// What the texts are: `hold_name`, `override_reason`, and `reference`, `legal_ground` or
+    /// `operator` of a certificate.
     pub kinds: BTreeSet<String>,
-    /// Number of rows.
+    /// Number of rows; 1 for a certificate.
     pub rows: u64,
     /// Numbers of the rows in the audit log (`sequence`), if the file is one of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,8 +48,8 @@ const AUDITED: [(&str, &str, &str); 3] = [
 ];
 
 /// Returns the texts of legal acts in the file `path` that contain what `patterns` finds. `None` if
-/// it is no data file of `state` or of the audit log, or if `patterns` finds anything in any other
-/// text of it, or an address.
+/// it is no certificate and no data file of `state` or of the audit log, or if `patterns` finds
+/// anything in any other text of it, or an address.
 ///
 /// # Errors
 /// Errors of reading the file.
@@ -53,6 +58,10 @@ pub(super) async fn accounting_for(
     path: &Path,
     patterns: &PatternSearch,
 ) -> Result<Option<RetainedTexts>> {
+    if is_certificate(path) {
+        let bytes = lake.location().read(path).await?;
+        return Ok(of_certificate(path, &bytes, patterns));
+    }
     let has_acts = |table: &str| path.prefix_matches(&Path::from(table));
     let is_data = path.filename().and_then(SegmentId::of_file).is_some();
     if !is_data || ![AUDIT, STATE].into_iter().any(has_acts) {
@@ -84,6 +93,46 @@ pub(super) async fn accounting_for(
         }
     }
     Ok((found.rows > 0).then_some(found))
+}
+
+/// Returns true for the path of a certificate.
+fn is_certificate(path: &Path) -> bool {
+    path.prefix_matches(&Path::from(ERASURES)) && path.extension() == Some("cose")
+}
+
+/// Returns the texts of the certificate `path` with these `bytes` that its operator wrote and that
+/// contain what `patterns` finds; `None` if any other part of it does, or an address.
+fn of_certificate(path: &Path, bytes: &[u8], patterns: &PatternSearch) -> Option<RetainedTexts> {
+    let envelope = SignedBlob::parse(bytes).ok()?;
+    let mut certificate: Certificate = serde_json::from_slice(envelope.blob()).ok()?;
+    let origin = std::mem::take(&mut certificate.request);
+    let mut scratch = Vec::new();
+    let mut count = |text: &[u8]| patterns.count(text, &mut scratch);
+    let rest = serde_json::to_vec(&certificate).ok()?;
+    let start = memmem::find(bytes, envelope.blob())?;
+    let end = start + envelope.blob().len();
+    let others = [&rest, bytes.get(..start)?, bytes.get(end..)?];
+    if others.into_iter().any(|bytes| count(bytes) != (0, 0)) {
+        return None;
+    }
+    let texts = [
+        ("reference", origin.reference),
+        ("legal_ground", origin.legal_ground),
+        ("operator", origin.operator),
+    ];
+    let mut found = RetainedTexts {
+        file: path.to_string(),
+        rows: 1,
+        ..RetainedTexts::default()
+    };
+    for (kind, text) in texts {
+        match count(text.unwrap_or_default().as_bytes()) {
+            (0, 0) => {}
+            (0, _) => drop(found.kinds.insert(kind.to_owned())),
+            _ => return None,
+        }
+    }
+    (!found.kinds.is_empty()).then_some(found)
 }
 
 impl RetainedTexts {

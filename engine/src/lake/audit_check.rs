@@ -270,12 +270,14 @@ pub(crate) fn recorded_version(entries: &[AuditRow], table: &str) -> Option<u64>
     recorded.get(table).map(|recorded| recorded.version)
 }
 
-/// Returns whether `entries` have one of `repair --accept-logs` that accepts what the log of
-/// `table` had up to `version`, a commit of the time `at`, in milliseconds since 1970. Entries of
+/// Returns whether the last run of `repair --accept-logs` among `entries` accepts what the log of
+/// `table` had up to `version`, a commit of the time `at`, in milliseconds since 1970. Earlier runs
+/// accepted versions that a table may have had twice since, because it was put back. Entries of
 /// earlier releases don't state versions: then their time counts.
 pub(crate) fn is_accepted(entries: &[AuditRow], table: &str, version: u64, at: i64) -> bool {
-    let mut accepted = entries.iter().filter(|entry| entry.action == ACCEPTED);
-    accepted.any(|entry| match accepted_versions(&entry.details) {
+    let mut newest_first = entries.iter().rev();
+    let accepted = newest_first.find(|entry| entry.action == ACCEPTED);
+    accepted.is_some_and(|entry| match accepted_versions(&entry.details) {
         Some(versions) => versions.get(table).is_some_and(|known| *known >= version),
         None => entry.at >= at.saturating_mul(1_000),
     })
@@ -373,6 +375,20 @@ mod tests {
                 entry
             })
             .collect()
+    }
+
+    #[test]
+    fn only_the_last_acceptance_counts() {
+        let mut entries = chain(2);
+        for (entry, version) in entries.iter_mut().zip([50, 30]) {
+            entry.action = ACCEPTED.to_owned();
+            entry.details = format!(r#"{{"versions":{{"state":{version}}}}}"#);
+        }
+        // The table was put back after the first one.
+        assert!(is_accepted(&entries[..1], "state", 40, 0));
+        assert!(!is_accepted(&entries, "state", 40, 0));
+        assert!(is_accepted(&entries, "state", 30, 0));
+        assert!(!is_accepted(&[], "state", 30, 0));
     }
 
     #[test]

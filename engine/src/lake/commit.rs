@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A commit contains the digests of the commits before it, and of the newest commits of the other
-//! tables. A process that is killed between the
-//! commit and the last step leaves a log that is ahead of its head, which is sound.
+//! tables. A process that is killed between the commit and the last step leaves a log that is ahead
+//! of its head, which is sound.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -236,18 +236,27 @@ impl Table {
             .snapshot()
             .map_err(delta_error("can't read the log", self.name()))?;
         let operation = delta_operation(change);
-        let committed = CommitBuilder::from(properties)
+        let to_conflict = |error| commit_error(self.name(), error);
+        let prepared = CommitBuilder::from(properties)
             .with_actions(actions)
             .build(Some(state), self.delta().log_store(), operation)
+            .into_prepared_commit_future()
             .await
-            .map_err(|error| commit_error(self.name(), error))?;
+            .map_err(to_conflict)?;
+        let committed = prepared.await.map_err(to_conflict)?;
+        let version = committed.version;
         self.refresh().await?;
-        self.check_is_in_log(committed.version(), change).await?;
+        self.check_is_in_log(version, change).await?;
+        // Writes a checkpoint if one is due, and removes expired entries.
+        if let Err(error) = committed.await {
+            let table = self.name();
+            tracing::warn!(table, %error, "no checkpoint was written; readers read the commits");
+        }
         if self.location().is_remote() {
             self.write_early_checkpoint().await?;
         }
-        self.record_commit(committed.version()).await?;
-        Ok(committed.version())
+        self.record_commit(version).await?;
+        Ok(version)
     }
 
     /// Checks that the log has the commit of `version` with `change`, which was just written. While
@@ -265,19 +274,19 @@ impl Table {
         let next = commit_path(self.name(), version + 1);
         let next = self.location().read_small(&next).await?;
         let is_in_log = match (&written, next) {
-            // Both were removed, by an erasure since.
-            (None, _) => {
-                let committed = self.committed_files().await?;
-                let mut added = change.added.iter();
-                added.all(|file| committed.contains(&file.name))
-            }
-            // The erasure was before.
-            (Some(_), None) => false,
+            // `verify` reports a commit that can't be read.
             (Some(written), Some(next)) => {
-                // `verify` reports a commit that can't be read.
                 let next = CommitFacts::parse(&next).unwrap_or_default();
                 let sealed = next.sealed.get(&version);
                 sealed.is_none_or(|digest| *digest == FileDigest::of(written))
+            }
+            // The erasure was before, unless it removes both entries right now.
+            (Some(_), None) if self.location().read_small(&path).await?.is_some() => false,
+            // Both were removed, by an erasure since.
+            _ => {
+                let committed = self.committed_files().await?;
+                let mut added = change.added.iter();
+                added.all(|file| committed.contains(&file.name))
             }
         };
         if is_in_log {

@@ -233,12 +233,11 @@ impl LakeLocation {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
         let prefix = Path::from(folder);
-        let mut files: Vec<_> = self
-            .store
-            .list(Some(&prefix))
-            .try_collect()
-            .await
-            .file("can't list", folder)?;
+        let found = self.store.list(Some(&prefix)).try_collect().await;
+        let mut files: Vec<_> = match folder {
+            "" => found.file("can't list", self.name())?,
+            folder => found.file("can't list", folder)?,
+        };
         files.sort_by(|left: &ObjectMeta, right| left.location.cmp(&right.location));
         Ok(files)
     }

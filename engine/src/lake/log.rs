@@ -67,8 +67,8 @@ impl LogFile {
         let files = LogFile::list(location, table).await.ok()?;
         for file in files.iter().filter(|file| !file.is_checkpoint) {
             if let Some(missing) = previous.filter(|version| *version != file.version) {
-                let cause = format!("the entry of version {missing}, before it, is missing");
-                return Some(damaged(&file.path, cause));
+                let cause = format!("it is missing, and the log has version {}", file.version);
+                return Some(damaged(&commit_path(table, missing), cause));
             }
             previous = Some(file.version + 1);
             let bytes = location.read_small(&file.path).await.ok()??;

@@ -143,7 +143,7 @@ pub(crate) use lifecycle::{
 pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;
 pub(crate) use location::{NO_VERSIONS, SCRATCH};
-pub(crate) use log::{LogFile, REMEDY_OF_LOGS, hint_path};
+pub(crate) use log::{LogFile, REMEDY_OF_LOGS, commit_path, hint_path};
 pub(crate) use open_checks::{
     FROM_BACKUP, REMEDY_OF_FILES, head_damage, remedy_of_changed_file, remedy_of_lost_file,
 };

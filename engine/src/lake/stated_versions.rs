@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures::{StreamExt, stream};
 use gristmill_schemas::columns::AuditRow;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ use crate::file_digest::FileDigest;
 
 /// The key of a commit's information with the newest commits of the other tables.
 pub(super) const OTHER_TABLES: &str = "gristmill.tables";
+
+/// Maximal number of entries of a log that are read at the same time. An object store takes a
+/// request for each.
+const ENTRIES_AT_ONCE: usize = 16;
 
 /// The newest commit of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,12 +77,17 @@ impl StatedVersions {
     pub(super) async fn read(location: &LakeLocation) -> Result<StatedVersions> {
         let mut found = StatedVersions::default();
         for table in TABLES {
-            let log = LogFile::list(location, table).await?;
-            for file in log.iter().filter(|file| !file.is_checkpoint) {
+            let mut log = LogFile::list(location, table).await?;
+            log.retain(|file| !file.is_checkpoint);
+            let read = log
+                .iter()
+                .map(async |file| (file.version, location.read_small(&file.path).await));
+            let mut read = stream::iter(read).buffered(ENTRIES_AT_ONCE);
+            while let Some((version, bytes)) = read.next().await {
                 // It may have been removed since it was listed.
-                if let Some(bytes) = location.read_small(&file.path).await? {
+                if let Some(bytes) = bytes? {
                     let commit = CommitFacts::parse(&bytes).unwrap_or_default();
-                    found.add(table, file.version, FileDigest::of(&bytes), &commit);
+                    found.add(table, version, FileDigest::of(&bytes), &commit);
                 }
             }
         }
@@ -157,8 +167,8 @@ impl StatedVersions {
 }
 
 impl Lake {
-    /// Checks that no table contradicts what commits to others state. An erasure, which removes
-    /// such commits, must not begin otherwise.
+    /// Checks that no table contradicts what commits to others state. What ends with
+    /// [`Lake::purge`], which removes such commits, must not begin otherwise.
     ///
     /// # Errors
     /// [`EngineError::Damaged`](crate::error::EngineError::Damaged) names the first table that

@@ -24,7 +24,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
     ACCEPT, CommitFacts, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile,
-    REMEDY_OF_LOGS, RowsOfLog, StatedVersions, TABLES, Table, TableHead, head_damage,
+    REMEDY_OF_LOGS, RowsOfLog, StatedVersions, TABLES, Table, TableHead, commit_path, head_damage,
     remedy_of_changed_file, remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
@@ -284,6 +284,13 @@ impl<'l> TablesCheck<'l> {
                 self.found(problem(name, path.as_ref(), &cause, remedy));
             }
         }
+        if let Some(head) = head.filter(|head| has_lost_newest(head, &found, files)) {
+            let missing = commit_path(name, head.version);
+            let cause = "it is missing, and the log ends with its checkpoint: nothing else has \
+                         what it states of the other tables";
+            let remedy = self.remedy_of_newest;
+            self.found(problem(name, missing.as_ref(), cause, remedy));
+        }
         if let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) {
             let problems = checkpoints::problems(self.location, name, expected, files).await?;
             problems.into_iter().for_each(|problem| self.found(problem));
@@ -308,7 +315,8 @@ impl<'l> TablesCheck<'l> {
                     file.version
                 );
                 let remedy = self.remedy_of_entries;
-                self.found(problem(name, file.path.as_ref(), &cause, remedy));
+                let missing = commit_path(name, previous + 1);
+                self.found(problem(name, missing.as_ref(), &cause, remedy));
             }
             previous = Some(file.version);
             // It may have been removed since it was listed.
@@ -373,6 +381,16 @@ impl<'l> TablesCheck<'l> {
         }
         Ok(())
     }
+}
+
+/// Returns true if the newest commit of a log is missing that consists of `files` and has the
+/// commits `found`: its checkpoint is there, and `head` has its digest. Nothing removes such a
+/// commit, unlike earlier ones.
+fn has_lost_newest(head: &TableHead, found: &LogCommits, files: &[LogFile]) -> bool {
+    let is_newest_checkpoint = |file: &LogFile| file.is_checkpoint && file.version == head.version;
+    head.entries.contains_key(&head.version)
+        && found.range(head.version..).next().is_none()
+        && files.iter().any(is_newest_checkpoint)
 }
 
 /// Returns a problem of the file `source` of `table`, or of no table if the name is empty.

@@ -275,3 +275,52 @@ async fn refused_records_that_are_compressed_and_cannot_be_opened_are_counted_as
     let (found, survey) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
     assert_eq!((found.unsearchable, survey.unsearchable), (2, 2));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_whose_operator_is_erased_later_stays_and_is_accounted_for() {
+    let lab = Lab::new(0, 0, false).await;
+    let event = |name: &str| {
+        blob_of(&format!(
+            r#"{{"type":"event","content":"about {name}","user_id":"{name}","created_at":1}}"#
+        ))
+    };
+    lab.ingest("two.frames", &[event("ben-0815-x1"), event("Ada Okafor")])
+        .await;
+    let mut of_ben = options(&lab);
+    of_ben.origin.operator = Some("Ada Okafor, DPO".to_owned());
+    let mut lake = lab.lake().await;
+    let request = SubjectRequest::of_person(["ben-0815-x1"]);
+    let first = erase(&mut lake, &request, &of_ben).await.unwrap();
+    assert!(first.proven, "{:?}", first.proofs);
+    let request = SubjectRequest::of_person(["Ada Okafor"]);
+    let erased = erase(&mut lake, &request, &options(&lab)).await.unwrap();
+    let [texts] = erased.proofs.byte_search.retained_texts.as_slice() else {
+        panic!("{:?}", erased.proofs)
+    };
+    assert!(erased.proven && erased.scope.grains == 1, "{erased:?}");
+    assert!(texts.file.ends_with(".cose"), "{texts:?}");
+    assert!(
+        texts.kinds.contains("operator") && texts.rows == 1,
+        "{texts:?}"
+    );
+    assert_eq!(lab.verify().await.problems, []);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_in_a_circle_stops_an_erasure_before_it_begins() {
+    let lab = Lab::new(1, 20, false).await;
+    let event = r#"{"type":"event","content":"hello","user_id":"ada-4711-k9","created_at":1}"#;
+    lab.ingest("ada.frames", &[blob_of(event)]).await;
+    let before = lab.rows().await.len();
+    std::os::unix::fs::symlink(".", lab.path("circle")).unwrap();
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let refused = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("circle"), "{refused}");
+    assert_eq!(lab.rows().await.len(), before);
+    let journals = std::fs::read_dir(lab.path("erasures"))
+        .into_iter()
+        .flatten();
+    assert_eq!(journals.count(), 0);
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_engine::FileDigest;
+use gristmill_engine::encrypt::encrypt;
 use gristmill_engine::erase::{SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{Change, DataFile, Lake, transaction_name};
@@ -127,6 +128,15 @@ async fn an_erasure_whose_traces_were_replaced_by_a_backup_is_reported() {
                 let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
                 let is_refused = matches!(erased, Err(EngineError::Damaged { .. }));
                 assert!(is_refused, "{round}: {erased:?}");
+                // So would the sealing of all rows, here of a copy.
+                let copied = tempfile::tempdir().unwrap();
+                let place = copied.path().join("lake");
+                copy(&lab.path(""), &place);
+                let mut lake = Lake::open(&place.display().to_string()).await.unwrap();
+                lake.enable_encryption(Box::new(lab.keys())).await.unwrap();
+                let sealed = encrypt(&mut lake, true).await;
+                let is_refused = matches!(sealed, Err(EngineError::Damaged { .. }));
+                assert!(is_refused, "{round}: {sealed:?}");
             }
             lab.ingest("later.frames", &lab.blobs(5 + round, 20)).await;
         }
@@ -135,6 +145,31 @@ async fn an_erasure_whose_traces_were_replaced_by_a_backup_is_reported() {
         let left = lab.verify().await.problems;
         // Certificates without an entry stay a problem.
         assert!(number == 1 || left.is_empty(), "{left:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_commit_is_missed_though_its_checkpoint_is_there() {
+    let lab = Lab::new(1, 20, false).await;
+    let request = SubjectRequest::of_person(["nobody-4711-k9"]);
+    erase(&mut lab.lake().await, &request, &options(&lab))
+        .await
+        .unwrap();
+    for table in ["grains", "state", "rejects", "sources"] {
+        let log = lab.path(&format!("{table}/_delta_log"));
+        let files = std::fs::read_dir(&log).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let commit = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let commit = commit.max().unwrap();
+        assert!(commit.with_extension("checkpoint.parquet").exists());
+        let bytes = std::fs::read(&commit).unwrap();
+        std::fs::remove_file(&commit).unwrap();
+        let problems = lab.verify().await.problems;
+        let name = commit.file_name().unwrap().to_str().unwrap();
+        let is_named = |problem: &Problem| problem.source.ends_with(name);
+        assert!(problems.iter().any(is_named), "{table}: {problems:#?}");
+        std::fs::write(&commit, bytes).unwrap();
+        assert_eq!(lab.verify().await.problems, []);
     }
 }
 

@@ -324,16 +324,16 @@ async fn sixteen_writers_of_one_bucket_lose_and_duplicate_nothing() {
     assert_eq!(found.sources.len(), 1 + rounds * 16);
 }
 
-/// Erases as a process of its own would.
-fn erase_apart(bucket: &Bucket, inputs: &Inputs) -> Result<(), EngineError> {
-    let erase = || {
+/// Runs `job` as a process of its own would.
+fn run_apart(job: Job, bucket: &Bucket, inputs: &Inputs) -> Result<(), EngineError> {
+    let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(run(Job::Erase, &bucket.client(), inputs))
+        runtime.block_on(run(job, &bucket.client(), inputs))
     };
-    std::thread::scope(|threads| threads.spawn(erase).join().unwrap())
+    std::thread::scope(|threads| threads.spawn(run).join().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -359,7 +359,7 @@ async fn one_erasure_run_twice_at_once_is_certified_and_verified_wherever_the_tw
         let first = bucket.reacting(move |_, path| {
             let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
             if number == at {
-                erase_apart(&second, &files).unwrap();
+                run_apart(Job::Erase, &second, &files).unwrap();
             }
             (is_killed && number >= at).then(|| object_store::Error::Generic {
                 store: "hooked",
@@ -378,6 +378,37 @@ async fn one_erasure_run_twice_at_once_is_certified_and_verified_wherever_the_tw
         let is_journal = |file: &ObjectMeta| file.location.as_ref().ends_with(".journal");
         assert!(!left.iter().any(is_journal), "{what}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_version_an_erasure_took_and_removed_meanwhile_is_made_again() {
+    let inputs = Arc::new(Inputs::new());
+    let base = base(&inputs).await;
+    let in_turn = base.fork();
+    for job in [Job::Compact, Job::Erase, Job::Ingest] {
+        run(job, &in_turn.client(), &inputs).await.unwrap();
+    }
+    let expected = content(&in_turn, "in turn").await;
+    let bucket = base.fork();
+    let (other, files, is_over) = (bucket.clone(), Arc::clone(&inputs), AtomicBool::new(false));
+    // The library has listed the log and found this version free.
+    let suspended = bucket.reacting(move |kind, path| {
+        let is_commit = path.contains("/grains/_delta_log/") && path.ends_with(".json");
+        if kind == "PUT" && is_commit && !is_over.swap(true, Ordering::Relaxed) {
+            run_apart(Job::Compact, &other, &files).unwrap();
+            run_apart(Job::Erase, &other, &files).unwrap();
+        }
+        None
+    });
+    run(Job::Ingest, &suspended, &inputs).await.unwrap();
+    let found = content(&bucket, "suspended").await;
+    found.check(&expected, "suspended");
+    let lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+    let (scope, options) = (VerifyScope::default(), VerifyOptions::default());
+    let report = verify_lake(&lake, scope, &options, Arc::default())
+        .await
+        .unwrap();
+    assert_eq!(report.bad, 0, "{:?}", report.problems);
 }
 
 #[tokio::test(flavor = "multi_thread")]
