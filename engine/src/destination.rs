@@ -14,6 +14,7 @@ use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use gristmill_connectors::source::lake_of;
 use tempfile::{Builder, NamedTempFile};
 
 /// Maximal number of links that are followed.
@@ -89,13 +90,20 @@ impl Destination {
     /// Inspects the destination `path`, following all links; `-` is standard output.
     ///
     /// # Errors
-    /// If `path` is a folder, is in a folder that doesn't exist, or can't be inspected.
+    /// If `path` is a folder, is in a folder that doesn't exist, is among the files of a lake, or
+    /// can't be inspected.
     pub fn of(path: &Path) -> io::Result<Destination> {
         if path.as_os_str() == STDOUT {
             return Ok(Destination {
                 path: path.to_owned(),
                 found: TargetKind::StandardOutput,
             });
+        }
+        if let Some(lake) = lake_of(&std::path::absolute(path)?) {
+            return Err(io::Error::other(format!(
+                "it is among the files of the lake `{}`",
+                lake.display()
+            )));
         }
         let found = match fs::metadata(path) {
             Ok(found) => found,
@@ -341,4 +349,25 @@ fn is_disk(_: &Metadata) -> bool {
 fn owned(permissions: &Permissions) -> Permissions {
     use std::os::unix::fs::PermissionsExt;
     Permissions::from_mode(permissions.mode() & 0o777 | 0o600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_among_the_files_of_a_lake() {
+        let folder = tempfile::tempdir().unwrap();
+        let lake = folder.path().join("lake");
+        for table in ["grains", "state", "erasures"] {
+            fs::create_dir_all(lake.join(table).join("_delta_log")).unwrap();
+        }
+        let refused = Destination::of(&lake.join("erasures/a.cose")).unwrap_err();
+        assert!(
+            refused.to_string().contains("files of the lake"),
+            "{refused}"
+        );
+        assert!(Destination::of(&lake.join("page.html")).is_ok());
+        assert!(Destination::of(&folder.path().join("a.cose")).is_ok());
+    }
 }

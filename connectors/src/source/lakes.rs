@@ -24,7 +24,7 @@ const FOLDERS: [&str; 9] = [
 ];
 
 /// Returns the lake to which `path` belongs: it is its folder, or is in one of its own.
-pub(super) fn lake_of(path: &Path) -> Option<&Path> {
+pub fn lake_of(path: &Path) -> Option<&Path> {
     lake_around(path, is_lake)
 }
 

@@ -37,7 +37,7 @@ pub use decompress::for_each_decompressed;
 pub use discover::{discover, discover_all};
 pub use fetch::{fetch, fetch_stored, fetch_with};
 pub use kind::{SourceKind, UnknownKind};
-pub use lakes::is_lake_folder;
+pub use lakes::{is_lake_folder, lake_of};
 pub use location::{Source, SourceLocation};
 pub use reference::SourceReference;
 pub use resident_limit::limit_resident_memory;

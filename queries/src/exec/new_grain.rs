@@ -264,7 +264,9 @@ mod tests {
         let old = hit(
             "01",
             r#"{"subject":"a","created_at":1,"derived_from":["00"],"verification_status":"verified",
-                "supersession_justification":"old reason"}"#,
+                "supersession_justification":"old reason","_elided":{"object":"sha256:0"},
+                "_disclosure_of":"00","invalidation_type":"correction",
+                "invalidation_reason":"wrong","invalidation_initiator":"did:web:a"}"#,
         );
         let fields = Json::Object(next_version(&old, "02", "", NOW_MS));
         assert_eq!(
