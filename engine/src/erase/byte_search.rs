@@ -10,6 +10,7 @@
 //! match must be attributed to a row that stays: in a data file, to one in the same row group; in a
 //! sidecar, to one in its segment; or to the text of a legal act. Any other match is a remnant.
 
+mod file_names;
 mod foreign_files;
 
 use std::collections::{HashMap, HashSet};
@@ -153,6 +154,9 @@ pub(super) async fn prove(
     };
     let mut files = lake.location().list("").await?;
     files.extend(lake.location().hidden_files().await?);
+    for file in &files {
+        whole.add(search.name(file.location.as_ref()));
+    }
     files.retain(|file| file.size > 0);
     let mut by_workers = match &workers {
         Some(workers) => workers.search(&files, &search.retained).await?,
@@ -193,6 +197,9 @@ impl LakeSearch<'_> {
             Some(found) => found,
             None => self.file(path).await?,
         };
+        for shown in &mut found.remnant_files {
+            *shown = self.shown(shown);
+        }
         if found.remnants > 0
             && let Some(texts) = accounting_for(self.lake, path, &self.patterns).await?
         {

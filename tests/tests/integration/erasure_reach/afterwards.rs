@@ -103,6 +103,11 @@ async fn what_is_not_of_the_lake_is_searched_or_a_remnant() {
             expected.extend(is_remnant.then(|| format!("{folder}/{name}")));
         }
     }
+    // Names of files, also of empty ones; the certificate mustn't have them.
+    let notes = lake.folder().join("lake/notes");
+    std::fs::create_dir(&notes).unwrap();
+    std::fs::write(notes.join("alice-77.txt"), "").unwrap();
+    expected.push("notes/…".to_owned());
     let certificate = erased(&mut lake, &alice()).await;
     let mut found = certificate.proofs.byte_search.remnant_files.clone();
     found.sort();
