@@ -37,13 +37,19 @@ pub(super) fn is_foreign(path: &str) -> bool {
     !is_lake_folder(folder) || folder == SCRATCH || is_staged(name)
 }
 
-/// Whether bytes that arrive in pieces are text: UTF-8 without the character NUL, so that a name is
-/// found in them as it is.
+/// Whether bytes that arrive in pieces are text, in which a name is found as it is: UTF-8 without
+/// other control characters than terminals and line breaks need.
 #[derive(Debug, Default)]
 struct TextCheck {
     /// The beginning of a character at the end of the last piece.
     begun: Vec<u8>,
     is_other: bool,
+}
+
+/// Returns true for control characters that text doesn't have: all but BEL, BS, HT, LF, VT, FF, CR
+/// and ESC.
+fn is_binary(byte: u8) -> bool {
+    byte < b' ' && !matches!(byte, 7..=13 | 0x1b)
 }
 
 impl TextCheck {
@@ -67,7 +73,7 @@ impl TextCheck {
                 (error.error_len().is_none(), rest)
             }
         };
-        self.is_other = !is_text || memchr::memchr(0, bytes).is_some();
+        self.is_other = !is_text || bytes.iter().copied().any(is_binary);
         self.begun = rest.to_vec();
     }
 
