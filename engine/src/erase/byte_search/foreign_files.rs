@@ -66,15 +66,14 @@ impl TextCheck {
                 &joined
             }
         };
-        let (is_text, rest) = match std::str::from_utf8(bytes) {
-            Ok(_) => (true, &[][..]),
-            Err(error) => {
-                let rest = bytes.get(error.valid_up_to()..).unwrap_or_default();
-                (error.error_len().is_none(), rest)
-            }
+        let begun = match std::str::from_utf8(bytes) {
+            Ok(_) => Some(&[][..]),
+            Err(error) if error.error_len().is_none() => bytes.get(error.valid_up_to()..),
+            Err(_) => None,
         };
-        self.is_other = !is_text || bytes.iter().copied().any(is_binary);
-        self.begun = rest.to_vec();
+        let begun = begun.filter(|_| !bytes.iter().copied().any(is_binary));
+        self.is_other = begun.is_none();
+        self.begun = begun.unwrap_or_default().to_vec();
     }
 
     /// Returns whether all pieces together are text.
