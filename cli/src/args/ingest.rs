@@ -20,7 +20,8 @@ pub struct IngestArgs {
     /// created if it doesn't exist
     #[arg(long)]
     pub encrypt: bool,
-    /// Files, folders, glob patterns, URIs, or `-` for standard input
+    /// Files, folders, glob patterns, URIs, or `-` for standard input. In folders, names that begin
+    /// with a dot are left out: name them, as in `ingest ~/.claude/projects`
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// Kind of all sources [default: detected from their content]

@@ -29,6 +29,13 @@ pub async fn run(
         return changes::apply(context, arguments, options).await;
     }
     let sources = discover_all(&arguments.sources).await?;
+    if sources.is_empty() && !context.common.quiet {
+        // Agents write their logs to folders such as `.claude`.
+        note(
+            "no file was found; in folders, names that begin with a dot are left out: name these \
+             folders themselves",
+        );
+    }
     // The temporary folder is removed at the end.
     let (mut lake, _temporary) = match (arguments.dry_run, arguments.encrypt) {
         (true, _) => context.lake_for_dry_run().await?,

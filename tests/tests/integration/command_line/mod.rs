@@ -163,7 +163,10 @@ fn an_unreadable_file_is_reported_and_the_others_are_ingested() {
     let here = folder();
     let inbox = here.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
-    assert_eq!(run(here.path(), &["ingest", "inbox"], "").code, 0);
+    let empty = run(here.path(), &["ingest", "inbox"], "");
+    assert_eq!(empty.code, 0, "{}", empty.err);
+    let hint = "names that begin with a dot are left out";
+    assert!(empty.err.contains(hint), "{}", empty.err);
     std::fs::write(inbox.join("b.mg"), plain(&[belief(1)])).unwrap();
     std::os::unix::fs::symlink("nowhere.mg", inbox.join("a.mg")).unwrap();
     let answer = run(here.path(), &["ingest", "inbox", "--format", "json"], "");
