@@ -6,6 +6,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct CallPositions {
     count: usize,
+    /// By position, how far the arguments of the call are.
+    arguments: Vec<ObjectText>,
     /// The last call with each index.
     by_index: HashMap<u64, usize>,
     /// The first call with each id.
@@ -17,6 +19,7 @@ impl CallPositions {
     pub(super) fn push(&mut self, index: Option<u64>, id: &str) {
         let position = self.count;
         self.count += 1;
+        self.arguments.push(ObjectText::default());
         if let Some(index) = index {
             self.by_index.insert(index, position);
         }
@@ -31,12 +34,20 @@ impl CallPositions {
         }
     }
 
+    /// Appends `piece` to the arguments of the call at `position`.
+    pub(super) fn add_arguments(&mut self, position: usize, piece: &str) {
+        if let Some(arguments) = self.arguments.get_mut(position) {
+            arguments.push(piece);
+        }
+    }
+
     /// Returns the position of the call that a delta with `index`, `id` and the tool `name` belongs
     /// to, or `None` if it begins a new one. `id_at` returns the id of the call at a position.
     ///
-    /// The call is the last one with the index; without an index, the first one with the id;
-    /// without either, the last one, unless the delta has a name, which only the first delta of a
-    /// call has.
+    /// The call is the last one with the index, unless neither has an id, the arguments of the call
+    /// are complete, and the delta has a name: some endpoints give all calls the index 0 and no id.
+    /// Without an index it is the first one with the id; without either, the last one, unless the
+    /// delta has a name, which only the first delta of a call has.
     pub(super) fn find<'c>(
         &self,
         index: Option<u64>,
@@ -48,12 +59,56 @@ impl CallPositions {
         match (index, id) {
             (Some(index), _) => {
                 let last = *self.by_index.get(&index)?;
-                (!begins_another(id_at(last), id, name)).then_some(last)
+                let known = id_at(last);
+                let is_next = known.is_empty() && id.is_none() && !name.is_empty();
+                let is_done = || {
+                    self.arguments
+                        .get(last)
+                        .is_some_and(ObjectText::is_complete)
+                };
+                let is_another = begins_another(known, id, name) || is_next && is_done();
+                (!is_another).then_some(last)
             }
             (None, Some(id)) => self.by_id.get(id).copied(),
             (None, None) if name.is_empty() => self.count.checked_sub(1),
             (None, None) => None,
         }
+    }
+}
+
+/// How far the text of a JSON object is, of which only the structure is checked.
+#[derive(Debug, Default)]
+struct ObjectText {
+    /// The number of open objects and lists.
+    depth: usize,
+    /// True after the first brace.
+    has_begun: bool,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl ObjectText {
+    /// Appends a piece of the text.
+    fn push(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.is_text => self.is_escaped = true,
+                b'"' => self.is_text = !self.is_text,
+                _ if self.is_text => {}
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    self.has_begun = true;
+                }
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns true if the object is closed.
+    fn is_complete(&self) -> bool {
+        self.has_begun && self.depth == 0 && !self.is_text
     }
 }
 

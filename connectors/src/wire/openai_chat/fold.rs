@@ -10,7 +10,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
-use super::super::json_access::merge_member;
+use super::super::json_access::{merge_member, text_or_empty};
 use super::call_positions::CallPositions;
 
 /// Members of chunks without content: padding that hides the lengths of chunks from observers.
@@ -217,6 +217,7 @@ impl<'f> ChoiceFold<'f> {
                 let Some(known) = self.calls.get_mut(position) else {
                     return;
                 };
+                self.positions.add_arguments(position, arguments_of(&delta));
                 let is_identified = !known.id().is_empty();
                 known.delta(delta);
                 if !is_identified {
@@ -225,6 +226,8 @@ impl<'f> ChoiceFold<'f> {
             }
             None => {
                 self.positions.push(index, id.unwrap_or_default());
+                let position = self.calls.len();
+                self.positions.add_arguments(position, arguments_of(&delta));
                 self.calls.push(CallFold { index, call: delta });
             }
         }
@@ -360,6 +363,12 @@ fn append_to_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
             (_, _, value) => merge_member(into, key, value),
         }
     }
+}
+
+/// Returns the piece of the arguments in a call or in a delta of one.
+fn arguments_of<'c>(call: &'c Object) -> &'c str {
+    let function = call.get("function");
+    function.map_or("", |function| text_or_empty(function, "arguments"))
 }
 
 /// Returns the tool name of a call or of a delta of one.

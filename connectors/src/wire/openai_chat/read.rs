@@ -362,11 +362,13 @@ pub(super) fn choice_path(index: usize) -> UnitPath {
     ])
 }
 
-/// Converts a finish reason; unknown reasons end the turn (§9.3).
+/// Converts a finish reason; unknown reasons end the turn (§9.3). An aggregator states the failure
+/// of its upstream as `error`.
 pub(super) fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "length" => StopReason::MaxTokens,
         "tool_calls" | "function_call" => StopReason::ToolUse,
+        "error" => StopReason::Error,
         _ => StopReason::EndTurn,
     }
 }

@@ -111,35 +111,37 @@ impl ChatStreamDecoder {
         let function = call.get("function").unwrap_or(&Json::Null);
         let id = call.get("id").and_then(Json::as_str);
         let name = text_or_empty(function, "name");
-        let at = match self.known_call(index, id, name) {
-            Some(known) => {
-                // The name may follow the id.
-                assembler.set_name(known, name);
-                known
-            }
-            None => {
-                let at = assembler.start_tool(call_id(id), name);
-                self.add_call(index, id, at);
-                at
-            }
-        };
         // The first delta of a call often contains the name only.
         let arguments = text_or_empty(function, "arguments");
+        let position = match self.known_call(index, id, name) {
+            Some(position) => position,
+            None => {
+                let at = assembler.start_tool(call_id(id), name);
+                self.add_call(index, id, at)
+            }
+        };
+        self.positions.add_arguments(position, arguments);
+        let Some(at) = self.calls.get(position).map(|call| call.at) else {
+            return;
+        };
+        // The name may follow the id.
+        assembler.set_name(at, name);
         if !arguments.is_empty() {
             assembler.push_delta(at, arguments);
         }
     }
 
-    /// Adds the call of the block `at`.
-    fn add_call(&mut self, index: Option<u64>, id: Option<&str>, at: usize) {
+    /// Adds the call of the block `at`, and returns its position.
+    fn add_call(&mut self, index: Option<u64>, id: Option<&str>, at: usize) -> usize {
         let id = id.unwrap_or_default().to_owned();
         self.positions.push(index, &id);
         self.calls.push(StreamedCall { id, at });
         self.open.push(at);
+        self.calls.len() - 1
     }
 
-    /// Returns the block of the call that a delta belongs to, or `None` if it begins a new call. A
-    /// call without an id gets that of the delta.
+    /// Returns the position of the call that a delta belongs to, or `None` if it begins a new call.
+    /// A call without an id gets that of the delta.
     fn known_call(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> Option<usize> {
         let id_at = |position: usize| self.calls.get(position).map_or("", |call| &*call.id);
         let position = self.positions.find(index, id, name, id_at)?;
@@ -148,7 +150,7 @@ impl ChatStreamDecoder {
             known.id = id.unwrap_or_default().to_owned();
             self.positions.set_id(position, &known.id);
         }
-        Some(known.at)
+        Some(position)
     }
 
     /// Ends the open calls in the order of their blocks; called at the finish reason.

@@ -91,6 +91,24 @@ fn calls_with_the_same_index_are_distinguished_by_their_ids() {
 }
 
 #[test]
+fn calls_with_the_same_index_and_no_ids_are_distinguished_by_their_ends() {
+    let pieces = [
+        r#"{"index":0,"id":"","type":"function","function":{"name":"f","arguments":""}}"#,
+        r#"{"index":0,"function":{"name":"f","arguments":"{\"x\":\"}"}}"#,
+        r#"{"index":0,"function":{"name":"f","arguments":"\"}"}}"#,
+        r#"{"index":0,"id":"","function":{"name":"f","arguments":"{\"x\":2}"}}"#,
+        r#"{"index":0,"id":"","function":{"name":"g","arguments":""}}"#,
+        r#"{"index":0,"id":"","function":{"arguments":"{}"}}"#,
+    ];
+    let expected = [
+        r#"{"id":"","type":"function","function":{"name":"f","arguments":"{\"x\":\"}\"}"}}"#,
+        r#"{"id":"","function":{"name":"f","arguments":"{\"x\":2}"}}"#,
+        r#"{"id":"","function":{"name":"g","arguments":"{}"}}"#,
+    ];
+    assert_eq!(calls(&pieces), expected);
+}
+
+#[test]
 fn calls_without_an_index_are_distinguished_by_their_ids_or_names() {
     let pieces = [
         r#"{"id":"a","function":{"name":"f","arguments":""}}"#,
