@@ -190,6 +190,18 @@ impl<'a> Exchange<'a> {
         Some(fold)
     }
 
+    /// Returns true if the HTTP status is that of an error.
+    pub fn has_failed(&self) -> bool {
+        self.status.is_some_and(|status| status >= 400)
+    }
+
+    /// Returns true if the response is an answer in the dialect of `adapter`.
+    pub(super) fn is_answered(&self, adapter: &dyn Adapter) -> bool {
+        let fold = self.folded(adapter);
+        let body = self.response_json(fold.as_deref());
+        body.is_some_and(|body| adapter.is_response(body))
+    }
+
     /// Returns the JSON of the response; that of a stream is in `fold`.
     pub(crate) fn response_json<'b>(
         &'b self,
@@ -246,6 +258,17 @@ impl<'a> Exchange<'a> {
         let name = bedrock().or_else(gemini).filter(|name| !name.is_empty())?;
         Some(Cow::Owned(percent_decoded(name)))
     }
+}
+
+/// Returns the JSON of a line whose request is recorded as the text of a JSON object, with the
+/// object in place of the text. `None` for any other line.
+pub fn with_parsed_request<'j>(json: &'j Json<'j>) -> Option<Json<'j>> {
+    let text = json.get("request")?.as_str()?;
+    let is_object = text.trim_start().starts_with('{');
+    let request = Json::parse(text.as_bytes()).ok().filter(|_| is_object)?;
+    let mut parsed = json.reborrow();
+    parsed.as_object_mut()?.insert("request", request);
+    Some(parsed)
 }
 
 /// Marks a line whose provider was detected from the form of its bodies.

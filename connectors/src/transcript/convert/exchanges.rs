@@ -14,7 +14,7 @@ use crate::wire::body_codec::{
 };
 use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::error::{read_error, write_error};
-use crate::wire::exchange::Exchange;
+use crate::wire::exchange::{Exchange, with_parsed_request};
 use crate::wire::message_writer::{DroppedBlock, WriteOptions};
 
 /// Rewrites exchange lines. An exchange that no adapter reads is copied.
@@ -31,7 +31,9 @@ pub(super) fn rewrite_exchanges(
                 continue;
             }
         };
-        let Some(exchange) = Exchange::from_json_or_detect(&json, conversion.options.provider)
+        let parsed = with_parsed_request(&json);
+        let readable = parsed.as_ref().unwrap_or(&json);
+        let Some(exchange) = Exchange::from_json_or_detect(readable, conversion.options.provider)
         else {
             (output.notify)(Notice::Fault(line.fault(FaultCode::Shape, NOT_AN_EXCHANGE)));
             continue;
@@ -134,10 +136,11 @@ impl<'c> Rewriter<'c> {
 
     fn rewrite_response(&mut self, body: &Json) {
         if !self.adapter.is_response(body) {
-            if let Some(report) = read_error(self.adapter, body) {
-                let written = write_error(self.target, &report).into_owned();
-                self.line.insert("response", written);
-            }
+            let report = read_error(self.adapter, body);
+            let written = report.map(|report| write_error(self.target, &report).into_owned());
+            // An error in the form of nobody's stays what it is.
+            let written = written.unwrap_or_else(|| body.clone().into_owned());
+            self.line.insert("response", written);
             return;
         }
         let read = read_response(self.adapter, body, &mut self.conversation, &self.context);

@@ -21,7 +21,7 @@ use crate::transcript::parallel::{chunk_lines, map_ordered, wait_if_many_values}
 use crate::transcript::sighting_index::{LineLocation, SightingIndex};
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
-use crate::wire::exchange::Exchange;
+use crate::wire::exchange::{Exchange, with_parsed_request};
 
 /// Input whose speculative results are kept, in bytes. The results take about as much memory.
 const SPECULATION_BYTES: usize = 512 << 20;
@@ -226,7 +226,9 @@ impl<'s> ChunkScanner<'s> {
         speculation: Option<Speculation<'_, T>>,
     ) -> Option<SpeculativeLine<T>> {
         let json = line.json_with(&mut self.parser, self.bytes).ok()?;
-        let exchange = Exchange::from_json_or_detect(&json, self.options.provider)?;
+        let parsed = with_parsed_request(&json);
+        let readable = parsed.as_ref().unwrap_or(&json);
+        let exchange = Exchange::from_json_or_detect(readable, self.options.provider)?;
         let adapter = match match_adapter(&exchange) {
             AdapterMatch::Matched(adapter) => adapter,
             AdapterMatch::Opaque(reason) => {
@@ -356,7 +358,9 @@ fn record_deferred_line(file: IndexedFile<'_>, line: &Line, into: &mut SightingI
     let Ok(json) = line.json(file.bytes) else {
         return;
     };
-    let Some((adapter, exchange)) = file.readable_exchange(&json) else {
+    let parsed = with_parsed_request(&json);
+    let readable = parsed.as_ref().unwrap_or(&json);
+    let Some((adapter, exchange)) = file.readable_exchange(readable) else {
         return;
     };
     let context = ReadContext::at(Timestamp::from_micros(0));

@@ -11,7 +11,7 @@ use crate::transcript::options::ReadOptions;
 use crate::transcript::sighting_index::SightingIndex;
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
-use crate::wire::exchange::Exchange;
+use crate::wire::exchange::{Exchange, with_parsed_request};
 
 /// Number of earlier exchanges that are replayed for one request. The conversation of a request
 /// with a longer history begins anew.
@@ -261,6 +261,8 @@ impl<'r> IndexedFile<'r> {
         name: &str,
     ) -> Option<(Json<'r>, Option<Range<usize>>)> {
         let json = Json::parse_lossy(self.bytes.get(range)?).ok()?;
+        let parsed = with_parsed_request(&json).map(Json::into_owned);
+        let json = parsed.unwrap_or(json);
         if conversation_name(&json) != name {
             return None;
         }

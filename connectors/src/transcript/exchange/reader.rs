@@ -15,7 +15,7 @@ use crate::transcript::parallel::{chunk_lines, map_ordered, wait_if_many_values}
 use crate::transcript::sighting_index::{LineLocation, SightingIndex, SightingKind};
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
-use crate::wire::exchange::Exchange;
+use crate::wire::exchange::{Exchange, with_parsed_request};
 
 /// Reads the exchange lines of `bytes` and passes the outcome of each line to `take`, in the order
 /// of the lines. Each message is among the items of exactly one line: that of its preferred
@@ -109,7 +109,9 @@ fn read_line<'b, T>(
         Ok(json) => json,
         Err(fault) => return LineOutcome::Fault(fault),
     };
-    let Some(exchange) = Exchange::from_json_or_detect(&json, file.options.provider) else {
+    let parsed = with_parsed_request(&json);
+    let readable = parsed.as_ref().unwrap_or(&json);
+    let Some(exchange) = Exchange::from_json_or_detect(readable, file.options.provider) else {
         return LineOutcome::Fault(line.fault(FaultCode::Shape, NOT_AN_EXCHANGE));
     };
     let fallback = file.options.time_of(line);

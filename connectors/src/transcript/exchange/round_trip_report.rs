@@ -10,7 +10,7 @@ use crate::threads;
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parallel::{chunk_lines, map_ordered};
-use crate::wire::exchange::Exchange;
+use crate::wire::exchange::{Exchange, with_parsed_request};
 use crate::wire::round_trip::{RoundTripOutcome, check};
 
 /// The results of the exchanges of one endpoint.
@@ -138,7 +138,9 @@ fn check_line(
     options: ReadOptions,
 ) -> Result<CheckedExchange, LineFault> {
     let json = line.json(bytes)?;
-    let exchange = Exchange::from_json_or_detect(&json, options.provider)
+    let parsed = with_parsed_request(&json);
+    let readable = parsed.as_ref().unwrap_or(&json);
+    let exchange = Exchange::from_json_or_detect(readable, options.provider)
         .ok_or_else(|| line.fault(FaultCode::Shape, NOT_AN_EXCHANGE))?;
     let outcome = match match_adapter(&exchange) {
         AdapterMatch::Opaque(reason) => RoundTripOutcome::Opaque(reason.to_owned()),

@@ -73,10 +73,17 @@ impl Adapter for Anthropic {
 
     fn is_request(&self, body: &Json) -> bool {
         let max_tokens = body.get("max_tokens").is_some();
+        // A client that has nothing to say writes null; in OpenAI's dialect calls are next to it.
+        let is_empty = |message: &Json, content: &Json| {
+            content.is_null()
+                && ["tool_calls", "function_call"]
+                    .iter()
+                    .all(|key| message.get(key).is_none())
+        };
         let content = |message: &Json| {
-            message
-                .get("content")
-                .is_some_and(|content| content.as_str().is_some() || is_blocks(content))
+            message.get("content").is_some_and(|content| {
+                content.as_str().is_some() || is_blocks(content) || is_empty(message, content)
+            })
         };
         max_tokens
             && body

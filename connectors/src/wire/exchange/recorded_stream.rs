@@ -14,8 +14,6 @@ pub enum RecordedStream<'a> {
     Sse(&'a str),
     /// One event's data per line.
     Lines(&'a str),
-    /// Frames of an AWS event stream, one per line.
-    AwsLines(&'a str),
     /// The bytes of an AWS event stream.
     AwsBytes(Vec<u8>),
     /// All events in one JSON array.
@@ -54,8 +52,10 @@ const EVENT_MEMBERS: [&str; 7] = [
 /// Returns true if each of `texts` is the data of an event, except for a last one that may be cut.
 fn are_events<'t>(texts: impl Iterator<Item = &'t str>, may_be_cut: bool) -> bool {
     let is_event = |text: &str| {
-        Json::parse_lossy(text.as_bytes())
-            .is_ok_and(|json| EVENT_MEMBERS.iter().any(|name| json.get(name).is_some()))
+        Json::parse_lossy(text.as_bytes()).is_ok_and(|json| {
+            aws::is_recorded_frame(&json)
+                || EVENT_MEMBERS.iter().any(|name| json.get(name).is_some())
+        })
     };
     let texts: Vec<&str> = texts.collect();
     let other = texts.iter().position(|text| !is_event(text));
@@ -93,8 +93,7 @@ fn is_events(text: &str) -> bool {
 /// Chooses the framing of a recorded text; without a known name by its first character.
 pub(super) fn text_stream<'a>(stream: &'a str, framing: Option<&str>) -> RecordedStream<'a> {
     match framing {
-        Some("aws-eventstream") => RecordedStream::AwsLines(stream),
-        Some("ndjson" | "chunks-jsonl") => RecordedStream::Lines(stream),
+        Some("aws-eventstream" | "ndjson" | "chunks-jsonl") => RecordedStream::Lines(stream),
         // Neither a field of an event nor a value of its own.
         _ if stream.trim_start().starts_with('[') => RecordedStream::ArrayText(stream),
         Some("sse") => RecordedStream::Sse(stream),
@@ -109,7 +108,7 @@ impl<'a> RecordedStream<'a> {
     pub(super) fn is_plausible(&self) -> bool {
         match self {
             RecordedStream::Sse(text) => sse::has_field(text),
-            RecordedStream::Lines(text) | RecordedStream::AwsLines(text) => ndjson::has_frame(text),
+            RecordedStream::Lines(text) => ndjson::has_frame(text),
             RecordedStream::AwsBytes(bytes) => aws::begins_with_frame(bytes),
             RecordedStream::Array(_) => true,
             RecordedStream::ArrayText(text) => json_array::has_item(text),
@@ -140,16 +139,22 @@ impl<'a> RecordedStream<'a> {
     }
 
     /// Parses the frames except those for whose text `skip` returns true. Framings without text
-    /// ignore `skip`.
+    /// ignore `skip`. Frames of an AWS event stream may be recorded as JSON in any framing.
     pub fn frames_skipping(&self, skip: SkipFrame<'_>) -> StreamFrames<'a> {
+        let mut frames = self.recorded_frames(skip);
+        frames.frames = frames.frames.into_iter().map(aws::recorded_frame).collect();
+        frames
+    }
+
+    /// Parses the frames as they were recorded.
+    fn recorded_frames(&self, skip: SkipFrame<'_>) -> StreamFrames<'a> {
         match self {
             RecordedStream::Sse(text) => sse::frames_skipping(text, skip),
             RecordedStream::Lines(text) => ndjson::frames_skipping(text, skip),
-            RecordedStream::AwsLines(text) => ndjson::recorded_aws_frames(text),
             RecordedStream::AwsBytes(bytes) => aws::frames(bytes).0,
             RecordedStream::ArrayText(text) => json_array::frames_skipping(text, skip),
             RecordedStream::Joined(text) => {
-                text_stream(text, None).frames_skipping(skip).into_owned()
+                text_stream(text, None).recorded_frames(skip).into_owned()
             }
             RecordedStream::Array(events) => StreamFrames {
                 frames: events

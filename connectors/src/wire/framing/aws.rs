@@ -163,20 +163,54 @@ fn number(bytes: &[u8], at: usize) -> u32 {
         .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// Unwraps an event of Bedrock's InvokeModel, which wraps the model's events in base64; returns any
-/// other payload unchanged.
-pub(super) fn unwrapped(payload: Json<'_>) -> Json<'_> {
-    let inner = payload
-        .get("bytes")
-        .and_then(Json::as_str)
-        .and_then(|text| STANDARD.decode(text).ok());
-    match inner
-        .as_deref()
-        .and_then(|bytes| Json::parse(bytes).ok().map(Json::into_owned))
+/// Returns true for a frame that was recorded as `{"headers": …, "payload": …}`.
+pub fn is_recorded_frame(json: &Json) -> bool {
+    let headers = json.get("headers").and_then(Json::as_object);
+    headers.is_some() && json.get("payload").is_some()
+}
+
+/// Returns the frame that was recorded as JSON: with its headers, or as clients of AWS return the
+/// event of an InvokeModel stream, `{"chunk": {"bytes": …}}`. Any other frame is unchanged.
+pub fn recorded_frame(mut frame: StreamFrame<'_>) -> StreamFrame<'_> {
+    let Some(object) = frame.data.as_object_mut() else {
+        return frame;
+    };
+    if object.len() == 1
+        && let Some(event) = object.get("chunk").and_then(wrapped_event)
     {
-        Some(event) => event,
-        None => payload,
+        return StreamFrame {
+            event: Some(Cow::Borrowed("chunk")),
+            data: event,
+        };
     }
+    let (Some(headers), true) = (object.get("headers"), object.contains_key("payload")) else {
+        return frame;
+    };
+    let name = [EVENT_TYPE, EXCEPTION_TYPE]
+        .iter()
+        .find_map(|header| headers.get(header));
+    let event = name
+        .and_then(Json::as_str)
+        .map(|name| Cow::Owned(name.to_owned()));
+    let payload = object.remove("payload").unwrap_or_default();
+    StreamFrame {
+        event,
+        data: unwrapped(payload),
+    }
+}
+
+/// Unwraps an event of Bedrock's InvokeModel; returns any other payload unchanged.
+fn unwrapped(payload: Json<'_>) -> Json<'_> {
+    wrapped_event(&payload).unwrap_or(payload)
+}
+
+/// Returns the model's event that InvokeModel wraps: in base64, or as programs write its bytes, as
+/// text.
+fn wrapped_event(payload: &Json) -> Option<Json<'static>> {
+    let text = payload.get("bytes")?.as_str()?;
+    let decoded = STANDARD.decode(text);
+    let bytes = decoded.as_deref().unwrap_or(text.as_bytes());
+    Json::parse(bytes).ok().map(Json::into_owned)
 }
 
 #[cfg(test)]

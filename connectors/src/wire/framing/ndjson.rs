@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 
-use super::{FrameParser, SkipFrame, StreamFrame, StreamFrames, aws, lines};
+use super::{FrameParser, SkipFrame, StreamFrame, StreamFrames, lines};
 
 /// Parses the frames of `text`; blank lines are ignored.
 pub fn frames(text: &str) -> StreamFrames<'_> {
@@ -34,28 +34,6 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
 pub fn has_frame(text: &str) -> bool {
     let is_json = |text: &str| Json::parse(text.trim().as_bytes()).is_ok();
     lines(text).any(is_json) || is_json(text)
-}
-
-/// Parses an AWS event stream that was recorded as one `{"headers": …, "payload": …}` per line.
-pub fn recorded_aws_frames(text: &str) -> StreamFrames<'_> {
-    let mut recorded = frames(text);
-    for frame in &mut recorded.frames {
-        let Some(object) = frame.data.as_object_mut() else {
-            continue;
-        };
-        let (Some(headers), true) = (object.get("headers"), object.contains_key("payload")) else {
-            continue;
-        };
-        let name = [aws::EVENT_TYPE, aws::EXCEPTION_TYPE]
-            .iter()
-            .find_map(|header| headers.get(header));
-        frame.event = name
-            .and_then(Json::as_str)
-            .map(|name| Cow::Owned(name.to_owned()));
-        let payload = object.remove("payload").unwrap_or_default();
-        frame.data = aws::unwrapped(payload);
-    }
-    recorded
 }
 
 #[cfg(test)]

@@ -98,6 +98,8 @@ impl<'f> ResponseFold<'f> {
             "error" => {
                 self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
             }
+            // Gateways send the body of an error as an event.
+            "" if event.contains_key("error") => self.error = event.remove("error"),
             _ => append_delta(self.items.entry(index).or_default(), kind, event),
         }
     }

@@ -11,7 +11,7 @@
 mod detect;
 mod endpoints;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 
 pub use detect::{detect_request, detect_response};
 use endpoints::{
@@ -73,7 +73,7 @@ pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     {
         return own;
     }
-    own.filter(|adapter| fits(*adapter, exchange, AssumedResponses::ErrorsAndStreams))
+    own.filter(|adapter| fits(*adapter, exchange, true))
         .or_else(|| fitting_fallback(provider, exchange))
         .or(own)
 }
@@ -88,25 +88,10 @@ fn fitting_fallback(provider: &str, exchange: &Exchange) -> Option<&'static dyn 
     };
     // Rank by rank, so that no stream is folded for an adapter that can't be chosen.
     (0..3).find_map(|wanted| {
-        let assumed = match wanted {
-            1 => AssumedResponses::Errors,
-            _ => AssumedResponses::None,
-        };
         fallbacks()
             .filter(|adapter| rank(adapter) == wanted)
-            .find(|adapter| fits(*adapter, exchange, assumed))
+            .find(|adapter| fits(*adapter, exchange, wanted == 1))
     })
-}
-
-/// Which responses are accepted without a check, if the request has the form of the dialect.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AssumedResponses {
-    /// None: every body must have the form of the dialect.
-    None,
-    /// Error bodies.
-    Errors,
-    /// Error bodies and streams, which would be expensive to fold twice.
-    ErrorsAndStreams,
 }
 
 /// Returns one generic adapter per dialect, in the order in which they are tried if the endpoint is
@@ -126,29 +111,49 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
     plain.into_iter().chain(azure)
 }
 
-/// Returns true if `body` is a response of the adapter's dialect, or if `or_error` an error.
-fn response_fits(adapter: &dyn Adapter, body: &Json, or_error: bool) -> bool {
-    adapter.is_response(body) || (or_error && adapter.errors().read(body).is_some())
-}
-
-/// Returns true if every body of the exchange is of the adapter's dialect.
-fn fits(adapter: &dyn Adapter, exchange: &Exchange, assumed: AssumedResponses) -> bool {
+/// Returns true if every body of the exchange is of the adapter's dialect. With `or_error` the
+/// response to a request of the dialect may also be an error.
+fn fits(adapter: &dyn Adapter, exchange: &Exchange, or_error: bool) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
     // Checked first because folding a stream is expensive.
     if request == Some(false) {
         return false;
     }
-    let assume_error = request == Some(true) && assumed != AssumedResponses::None;
-    let assume_stream = request == Some(true) && assumed == AssumedResponses::ErrorsAndStreams;
-    let response = match &exchange.response {
-        ResponseBody::None => None,
-        ResponseBody::Json(body) => Some(response_fits(adapter, body, assume_error)),
-        ResponseBody::Stream(_) if assume_stream => Some(true),
-        ResponseBody::Stream(_) => exchange
-            .folded(adapter)
-            .map(|fold| response_fits(adapter, &fold.folded.body, assume_error)),
+    let has_response = !matches!(exchange.response, ResponseBody::None);
+    let response_fits = || match request == Some(true) && or_error {
+        true => has_readable_response(adapter, exchange),
+        false => exchange.is_answered(adapter),
     };
-    response != Some(false) && (request.is_some() || response.is_some())
+    (request.is_some() || has_response) && (!has_response || response_fits())
+}
+
+/// Returns true if a stream folded to more than the members that every fold has.
+fn has_content(body: &Json) -> bool {
+    let is_content =
+        |value: &Json| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    let mut members = body.as_object().into_iter().flat_map(Object::iter);
+    members.any(|(_, value)| is_content(value))
+}
+
+/// Returns true if the response is an answer in the adapter's dialect, an error, or a stream
+/// without an event. With an HTTP status of an error any JSON is one: gateways, proxies and frameworks have
+/// forms of their own.
+pub fn has_readable_response(adapter: &dyn Adapter, exchange: &Exchange) -> bool {
+    let is_error = |body: &Json| adapter.errors().read(body).is_some();
+    match &exchange.response {
+        ResponseBody::None => true,
+        ResponseBody::Json(body) => {
+            exchange.has_failed() || adapter.is_response(body) || is_error(body)
+        }
+        ResponseBody::Stream(_) => exchange.folded(adapter).is_some_and(|fold| {
+            let body = &fold.folded.body;
+            fold.is_empty
+                || fold.folded.error.is_some()
+                || adapter.is_response(body)
+                || is_error(body)
+                || (exchange.has_failed() && has_content(body))
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -16,19 +16,18 @@ pub(super) enum FoldedBody<'b> {
 }
 
 impl<'b> FoldedBody<'b> {
-    /// Returns the body of the response. A stream that was cut before its first event has none,
-    /// unless its HTTP status is an error.
+    /// Returns the body of the response. A stream that was cut before its first event has none.
+    /// With the HTTP status of an error it has the body that it folds to, and a missing body is
+    /// null; one that isn't JSON is kept on its own.
     pub(super) fn of(adapter: &dyn Adapter, exchange: &Exchange<'b>) -> Option<FoldedBody<'b>> {
         match &exchange.response {
-            ResponseBody::None => None,
+            ResponseBody::None => (exchange.has_failed() && !exchange.has_raw_text)
+                .then_some(FoldedBody::Json(&Json::Null)),
             ResponseBody::Json(json) => Some(FoldedBody::Json(json)),
-            ResponseBody::Stream(_) => {
-                let has_failed = exchange.status.is_some_and(|status| status >= 400);
-                exchange
-                    .folded(adapter)
-                    .filter(|fold| has_failed || !fold.is_empty)
-                    .map(FoldedBody::Stream)
-            }
+            ResponseBody::Stream(_) => exchange
+                .folded(adapter)
+                .filter(|fold| exchange.has_failed() || !fold.is_empty)
+                .map(FoldedBody::Stream),
         }
     }
 

@@ -96,9 +96,7 @@ pub fn match_adapter<'e>(exchange: &Exchange<'e>) -> AdapterMatch<'e> {
     }
     let is_empty = || exchange.folded(adapter).is_some_and(|fold| fold.is_empty);
     match &exchange.response {
-        ResponseBody::Json(body)
-            if !adapter.is_response(body) && adapter.errors().read(body).is_none() =>
-        {
+        _ if !registry::has_readable_response(adapter, exchange) => {
             AdapterMatch::Opaque("not a response of this dialect")
         }
         ResponseBody::None if exchange.request.is_none() => AdapterMatch::Opaque("no body"),

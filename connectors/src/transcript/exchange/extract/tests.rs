@@ -1,5 +1,8 @@
 //! Tests of both passes over single exchanges.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 
 /// Returns the status, stop reason and model of the last message of an exchange, and whether it
@@ -46,6 +49,153 @@ fn last(line: &str) -> (MessageStatus, Option<StopReason>, Option<String>, bool)
         "both passes yield the same positions"
     );
     messages.pop().unwrap().1
+}
+
+/// Returns the reason why no adapter reads an exchange; `None` if one does.
+fn opaque(line: &str) -> Option<String> {
+    let json = Json::parse(line.as_bytes()).unwrap();
+    let exchange = Exchange::from_json(&json).unwrap();
+    match match_adapter(&exchange) {
+        AdapterMatch::Matched(_) => None,
+        AdapterMatch::Opaque(reason) => Some(reason.to_owned()),
+    }
+}
+
+#[test]
+fn a_stream_of_another_dialect_is_kept_whole() {
+    let chunk = r#"data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"#;
+    let line = |response: &str| {
+        format!(
+            r#"{{"provider":"openai","endpoint":"responses","request":{{"model":"m","input":"q"}},"response_sse":"{response}"}}"#
+        )
+    };
+    let reason = opaque(&line(&chunk.repeat(2)));
+    assert_eq!(reason.as_deref(), Some("not a response of this dialect"));
+    // The dialect of both bodies reads them.
+    let chat = line(chunk).replace(
+        r#""input":"q""#,
+        r#""messages":[{"role":"user","content":"q"}]"#,
+    );
+    assert_eq!(last(&chat).0, MessageStatus::Partial);
+    let error = r#"data: {\"error\":{\"message\":\"slow\"}}\n\n"#;
+    assert_eq!(last(&line(error)).0, MessageStatus::Error);
+}
+
+#[test]
+fn frames_of_an_aws_stream_are_read_in_every_form_of_recording() {
+    let frames = [
+        r#"{"headers":{":event-type":"messageStart"},"payload":{"role":"assistant"}}"#,
+        r#"{"headers":{":event-type":"contentBlockDelta"},"payload":{"contentBlockIndex":0,"delta":{"text":"a"}}}"#,
+        r#"{"headers":{":event-type":"messageStop"},"payload":{"stopReason":"end_turn"}}"#,
+    ];
+    let converse = |member: &str, stream: &str| {
+        last(&format!(
+            r#"{{"provider":"bedrock","endpoint":"converse","request":{{"messages":[{{"role":"user","content":[{{"text":"q"}}]}}]}},"{member}":{stream}}}"#
+        ))
+    };
+    let list = format!("[{}]", frames.join(","));
+    let text = |text: String| Json::from(text).to_string();
+    for (member, stream) in [
+        ("response_sse", list.clone()),
+        ("response", list.clone()),
+        ("response_sse", text(list)),
+        ("response_sse", text(frames.join("\n"))),
+        ("response", text(frames.join("\n"))),
+    ] {
+        let answer = converse(member, &stream);
+        assert_eq!(
+            (answer.0, answer.1),
+            (MessageStatus::Complete, Some(StopReason::EndTurn))
+        );
+    }
+    let start = r#"{"type":"message_start","message":{"type":"message","role":"assistant","model":"c","content":[]}}"#;
+    let bytes = |event: &str| Json::from(STANDARD.encode(event)).to_string();
+    for bytes in [bytes(start), text(start.to_owned())] {
+        let invoke = last(&format!(
+            r#"{{"provider":"bedrock","endpoint":"invoke","request":{{"max_tokens":5,"messages":[{{"role":"user","content":"hi"}}]}},"response_sse":[{{"chunk":{{"bytes":{bytes}}}}}]}}"#
+        ));
+        assert_eq!(
+            (invoke.0, invoke.2.as_deref()),
+            (MessageStatus::Partial, Some("bedrock:c"))
+        );
+    }
+}
+
+#[test]
+fn any_json_with_the_status_of_an_error_is_an_error_of_its_request() {
+    let failed = |provider: &str, request: &str, response: &str| {
+        let request =
+            format!(r#"{{"max_tokens":5,"messages":[{{"role":"user","content":{request}}}]}}"#);
+        last(&format!(
+            r#"{{"provider":"{provider}","status":429,"request":{request},"response":{response}}}"#
+        ))
+    };
+    let bodies = [
+        r#"{"Message":"no"}"#,
+        r#"{"__type":"a#ValidationException","message":"bad"}"#,
+        r#"{"errorCode":400,"message":"bad"}"#,
+        r#"{"object":"error","message":{"detail":[]},"type":"x"}"#,
+        r#"{"detail":"no"}"#,
+        "null",
+    ];
+    for body in bodies {
+        for (provider, request) in [
+            (r#"anthropic","endpoint":"messages"#, r#""q""#),
+            (r#"bedrock","endpoint":"invoke"#, r#""q""#),
+            (r#"bedrock","endpoint":"converse"#, r#"[{"text":"q"}]"#),
+            (r#"mistral","endpoint":"chat"#, r#""q""#),
+            (r#"another","endpoint":"chat"#, r#""q""#),
+        ] {
+            let expected = (MessageStatus::Error, Some(StopReason::Error), None, false);
+            assert_eq!(
+                failed(provider, request, body),
+                expected,
+                "{provider} {body}"
+            );
+        }
+    }
+    let streamed = |provider: &str, response: &str| {
+        format!(
+            r#"{{"provider":"{provider}","status":503,"request":{{"max_tokens":5,"input":"q","messages":[{{"role":"user","content":"q"}}]}},"response_sse":"{response}"}}"#
+        )
+    };
+    let event = r#"{\"message\":\"no\"}"#;
+    let anthropic = last(&streamed(r#"anthropic","endpoint":"messages"#, event));
+    assert_eq!(anthropic.0, MessageStatus::Error);
+    // The fold of this dialect would lose it.
+    let reason = opaque(&streamed(
+        r#"openai","endpoint":"responses"#,
+        r#"{\"x\":1}"#,
+    ));
+    assert!(reason.is_some());
+    let unknown = r#"{"provider":"anthropic","endpoint":"messages","status":200,"request":{"max_tokens":5,"messages":[{"role":"user","content":"q"}]},"response":{"detail":"no"}}"#;
+    assert!(opaque(unknown).is_some());
+}
+
+#[test]
+fn a_message_without_content_leaves_the_other_messages_in_their_dialect() {
+    let line = r#"{"provider":"anthropic","endpoint":"messages","request":{"max_tokens":5,"messages":[{"role":"user","content":"q"},
+        {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},{"role":"user","content":null}]}}"#;
+    let json = Json::parse(line.as_bytes()).unwrap();
+    let exchange = Exchange::from_json(&json).unwrap();
+    let adapter = registry::for_exchange(&exchange).map(|adapter| adapter.key());
+    assert_eq!(adapter, Some("anthropic/messages"));
+    let chat = r#"{"provider":"x","endpoint":"y","request":{"max_tokens":5,"messages":[{"role":"assistant","content":null,"tool_calls":[]}]}}"#;
+    let json = Json::parse(chat.as_bytes()).unwrap();
+    let exchange = Exchange::from_json(&json).unwrap();
+    let adapter = registry::for_exchange(&exchange).map(|adapter| adapter.key());
+    assert_eq!(adapter, Some("unknown-compat/chat"));
+}
+
+#[test]
+fn a_choice_that_its_upstream_failed_has_status_error() {
+    let line = r#"{"provider":"openrouter","endpoint":"chat","request":{"messages":[{"role":"user","content":"q"}]},
+        "response":{"id":"g","choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"error","error":{"code":502}}]}}"#;
+    let answer = last(line);
+    assert_eq!(
+        (answer.0, answer.1),
+        (MessageStatus::Error, Some(StopReason::Error))
+    );
 }
 
 #[test]
