@@ -133,6 +133,18 @@ pub trait Adapter: Send + Sync + fmt::Debug {
         writer: &mut MessageWriter<'_>,
     ) -> WireProjection<'m>;
 
+    /// Writes the unit of an assistant message as in a response, or as in a request, for dialects
+    /// where these differ: a message may be in the other body than the one that it was read from,
+    /// and its residual is the difference from what it was there. `None` if both are the same.
+    fn write_answer<'m>(
+        &self,
+        _message: &'m Message<'m>,
+        _in_response: bool,
+        _writer: &mut MessageWriter<'_>,
+    ) -> Option<Json<'m>> {
+        None
+    }
+
     /// Returns the format of the provider's error bodies.
     fn errors(&self) -> &'static dyn ErrorFormat;
 

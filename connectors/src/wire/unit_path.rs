@@ -273,6 +273,24 @@ fn insert_into_members<'a>(object: Object<'a>, units: &mut [Json<'a>]) -> Object
     whole.into_iter().collect()
 }
 
+/// Returns the numbers of the units that are items of a list of `envelope`.
+pub fn units_in_lists(envelope: &Json) -> Vec<usize> {
+    match envelope {
+        Json::Array(items) => items
+            .iter()
+            .flat_map(|item| match item {
+                Json::String(text) => placeholder_number(text, VALUE_KIND).into_iter().collect(),
+                item => units_in_lists(item),
+            })
+            .collect(),
+        Json::Object(object) => object
+            .iter()
+            .flat_map(|(_, value)| units_in_lists(value))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn take_unit<'a>(number: Option<usize>, units: &mut [Json<'a>]) -> Option<Json<'a>> {
     units.get_mut(number?).map(std::mem::take)
 }
@@ -328,6 +346,19 @@ mod tests {
             Some(3)
         );
         assert_eq!(insert_units(envelope, &mut units), body);
+    }
+
+    #[test]
+    fn units_in_lists_are_distinguished_from_units_that_are_members() {
+        let text = r#"{"system":"s","messages":[{"a":1},{"b":2}],"input":[1,2]}"#;
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let paths = [
+            UnitPath::member("system"),
+            UnitPath::item("messages", 1),
+            UnitPath::items("input", 0, 2),
+        ];
+        let (envelope, _) = extract_units(body, &paths.map(Some));
+        assert_eq!(units_in_lists(&envelope), [1]);
     }
 
     #[test]

@@ -197,6 +197,142 @@ fn an_exchange_is_written_back_and_for_another_provider() {
     );
 }
 
+/// Converts exchanges of OpenAI's Responses to messages, and these to one exchange. Returns the
+/// items of its request, and the notices.
+fn rewritten_input(exchanges: &[String]) -> (Vec<Json<'static>>, Vec<String>) {
+    let responses = Some("openai/responses");
+    let input = exchanges.join("\n");
+    let (messages, _) = converted(
+        &input,
+        TranscriptKind::Exchanges,
+        OutputFormat::Messages,
+        None,
+    );
+    let (lines, notices) = converted(
+        &text(&messages),
+        TranscriptKind::Messages,
+        OutputFormat::Exchanges,
+        responses,
+    );
+    let input = lines[0].get("request").and_then(|body| body.get("input"));
+    let items = input.and_then(Json::as_array).unwrap().to_vec();
+    (items, notices)
+}
+
+/// Returns an exchange of OpenAI's Responses with the session `s`.
+fn responses_exchange(request: &str, id: &str, output: &str) -> String {
+    format!(
+        r#"{{"provider":"openai","endpoint":"responses","session_id":"s","recorded_at":"2025-11-24T17:00:01Z","request":{{"model":"m",{request}}},"response":{{"id":"{id}","object":"response","model":"m","status":"completed","output":[{output}]}}}}"#
+    )
+}
+
+/// Returns the list of these values of JSON.
+fn parsed_list(items: &[String]) -> Json<'static> {
+    let list = format!("[{}]", items.join(","));
+    Json::parse(list.as_bytes()).unwrap().into_owned()
+}
+
+/// A message of OpenAI's Responses.
+const OUTPUT_MESSAGE: &str = r#"{"id":"m1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}"#;
+
+#[test]
+fn an_input_that_was_a_text_is_an_item_of_a_conversation() {
+    let (items, notices) = rewritten_input(&[
+        responses_exchange(r#""input":"q""#, "r1", OUTPUT_MESSAGE),
+        responses_exchange(
+            r#""previous_response_id":"r1","input":"q2""#,
+            "r2",
+            OUTPUT_MESSAGE,
+        ),
+    ]);
+    let user = |text: &str| format!(r#"{{"role":"user","content":"{text}"}}"#);
+    let expected = [user("q"), OUTPUT_MESSAGE.to_owned(), user("q2")];
+    assert_eq!(Json::Array(items), parsed_list(&expected));
+    assert!(notices.is_empty(), "{notices:?}");
+}
+
+#[test]
+fn calls_of_an_answer_are_written_back_as_history_in_their_own_form() {
+    for (call, result) in [
+        (
+            r#"{"id":"f1","type":"function_call","status":"completed","arguments":"{\"a\": 1}","call_id":"c1","name":"n"}"#,
+            r#"{"type":"function_call_output","call_id":"c1","output":"one"}"#,
+        ),
+        (
+            r#"{"id":"k1","type":"computer_call","status":"completed","action":{"type":"click","x":1},"call_id":"c1","pending_safety_checks":[]}"#,
+            r#"{"type":"computer_call_output","call_id":"c1","output":{"type":"computer_screenshot","image_url":"https://x.example/a.png"}}"#,
+        ),
+        (
+            r#"{"id":"u1","type":"custom_tool_call","status":"completed","call_id":"c1","name":"n","input":"print(1)"}"#,
+            r#"{"type":"custom_tool_call_output","call_id":"c1","output":"1"}"#,
+        ),
+    ] {
+        let user = r#"{"role":"user","content":"q"}"#;
+        let history = format!(r#""input":[{user},{call},{result}]"#);
+        let (items, notices) = rewritten_input(&[
+            responses_exchange(&format!(r#""input":[{user}]"#), "r1", call),
+            responses_exchange(&history, "r2", OUTPUT_MESSAGE),
+        ]);
+        assert_eq!(
+            Json::Array(items),
+            parsed_list(&[user, call, result].map(str::to_owned))
+        );
+        assert!(notices.is_empty(), "{notices:?}");
+    }
+}
+
+#[test]
+fn a_text_among_the_items_of_an_input_is_a_message_of_the_user_and_comes_back() {
+    let exchange = responses_exchange(
+        r#""input":["q",{"role":"user","content":"x"},"q2"]"#,
+        "r1",
+        OUTPUT_MESSAGE,
+    );
+    let kind = TranscriptKind::Exchanges;
+    let (messages, _) = converted(&exchange, kind, OutputFormat::Messages, None);
+    let roles: Vec<_> = messages
+        .iter()
+        .filter_map(|message| message.get("role")?.as_str())
+        .collect();
+    assert_eq!(roles, ["user", "user", "user", "assistant"]);
+    let (lines, _) = converted(&exchange, kind, OutputFormat::Exchanges, None);
+    let input = lines[0]
+        .get("request")
+        .and_then(|body| body.get("input"))
+        .unwrap();
+    assert_eq!(
+        input.to_string(),
+        r#"["q",{"role":"user","content":"x"},"q2"]"#
+    );
+    let (items, _) = rewritten_input(&[exchange]);
+    assert!(
+        items.iter().all(|item| item.as_object().is_some()),
+        "{items:?}"
+    );
+}
+
+#[test]
+fn a_request_that_is_the_text_of_a_json_object_is_read() {
+    let chat = CHAT.replace('\n', "");
+    let json = Json::parse(chat.as_bytes()).unwrap();
+    let mut recorded = json.clone();
+    let request = Json::from(json.get("request").unwrap().to_string());
+    recorded.as_object_mut().unwrap().insert("request", request);
+    let (kind, to) = (TranscriptKind::Exchanges, OutputFormat::Messages);
+    let (expected, _) = converted(&chat, kind, to, None);
+    let (messages, _) = converted(&recorded.to_string(), kind, to, None);
+    assert_eq!(messages, expected);
+}
+
+#[test]
+fn an_error_in_the_form_of_a_gateway_is_written_back() {
+    let error = r#"{"provider":"anthropic","endpoint":"messages","status":429,"request":{"max_tokens":5,"messages":[{"role":"user","content":"q"}]},"response":{"errorCode":429,"message":"slow"}}"#;
+    let kind = TranscriptKind::Exchanges;
+    let (lines, _) = converted(error, kind, OutputFormat::Exchanges, None);
+    let response = lines[0].get("response").unwrap().to_string();
+    assert_eq!(response, r#"{"errorCode":429,"message":"slow"}"#);
+}
+
 #[test]
 fn an_empty_answer_is_a_message_and_an_unknown_role_is_kept() {
     let line = |second: u8, messages: &str, answer: &str| {

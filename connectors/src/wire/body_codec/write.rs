@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::Message;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
+use gristmill_schemas::message::{Message, Role};
 
 use super::super::adapter::{Adapter, WireProjection};
 use super::super::message_writer::{DropReason, DroppedBlock, MessageWriter, WriteOptions, units};
 use super::super::provider_raw::{self, ResidualError};
-use super::super::unit_path::{extract_units, insert_units};
+use super::super::unit_path::{extract_units, insert_units, units_in_lists};
 use super::{WrittenBody, recall_ids, recall_ids_of_choices};
 
 /// Writes a request for the adapter's provider; messages that were read from the same provider are
@@ -36,7 +36,11 @@ pub fn write_request<'m>(
         .map(|unit| messages_of(&unit.messages))
         .collect();
     let envelope_raw = request.provider_raw.as_ref();
-    apply_residuals(adapter, projection, &owners, envelope_raw, writer)
+    let body = ProjectedBody {
+        projection,
+        is_response: false,
+    };
+    apply_residuals(adapter, body, &owners, envelope_raw, writer)
 }
 
 /// Writes a response in the adapter's dialect; one that was read from the same provider is restored
@@ -56,26 +60,46 @@ pub fn write_response<'m>(
         .map(|choice| vec![&choice.message])
         .collect();
     let envelope_raw = response.provider_raw.as_ref();
-    apply_residuals(adapter, projection, &owners, envelope_raw, writer)
+    let body = ProjectedBody {
+        projection,
+        is_response: true,
+    };
+    apply_residuals(adapter, body, &owners, envelope_raw, writer)
+}
+
+/// A body as the adapter writes it, to which the residuals are to be applied.
+struct ProjectedBody<'m> {
+    projection: WireProjection<'m>,
+    is_response: bool,
 }
 
 /// Applies the stored residuals to a projection; `owners` are the messages of each unit.
 fn apply_residuals<'m>(
     adapter: &dyn Adapter,
-    projection: WireProjection<'m>,
+    body: ProjectedBody<'m>,
     owners: &[Vec<&'m Message<'m>>],
     envelope_raw: Option<&'m Object<'m>>,
     mut writer: MessageWriter,
 ) -> WrittenBody<'m> {
     let key = adapter.key();
     let mut drops = std::mem::take(&mut writer.drops);
+    let projection = body.projection;
     let (envelope, units) = extract_units(projection.body, &projection.unit_paths);
     let mut restored: HashSet<&str> = HashSet::new();
-    let units = units.into_iter().zip(owners).map(|(projection, owners)| {
+    let mut replaced = Vec::new();
+    let units = units.into_iter().zip(owners).enumerate();
+    let units = units.map(|(number, (projection, owners))| {
         let Some(first) = owners.first() else {
             return projection;
         };
-        let (json, outcome) = unit_with_residual(projection, first, key);
+        let item = replaced_item(&projection, first, key);
+        replaced.extend(item.map(|item| (number, item)));
+        let (mut json, mut outcome) = unit_with_residual(projection, first, key);
+        if let ResidualOutcome::Failed(ResidualError::Stale) = outcome
+            && let Some(other) = of_other_body(adapter, owners, body.is_response, &mut writer)
+        {
+            (json, outcome) = (other, ResidualOutcome::Restored);
+        }
         match outcome {
             ResidualOutcome::None => {}
             ResidualOutcome::Restored => restored.extend(owners.iter().map(|owner| &*owner.id)),
@@ -98,10 +122,54 @@ fn apply_residuals<'m>(
             projection
         }
     };
+    keep_items(&envelope, replaced, &mut units);
     WrittenBody {
         json: insert_units(envelope, &mut units),
         drops,
     }
+}
+
+/// Returns the projection of a unit whose residual replaces it as a whole: it may have been a text
+/// in place of a list of messages.
+fn replaced_item<'m>(projection: &Json<'m>, first: &Message, key: &str) -> Option<Json<'m>> {
+    let patch = provider_raw::message_part(first, key)?.get("p")?;
+    let is_replaced = projection.as_object().is_some() && patch.get("=").is_some();
+    is_replaced.then(|| projection.clone())
+}
+
+/// Puts the projections `replaced` back in place of units that would be items of a list without
+/// being objects. That of a message that was a text in place of the list would be such an item in
+/// the request of another conversation.
+fn keep_items<'m>(envelope: &Json, replaced: Vec<(usize, Json<'m>)>, units: &mut [Json<'m>]) {
+    if replaced.is_empty() {
+        return;
+    }
+    let in_lists: HashSet<usize> = units_in_lists(envelope).into_iter().collect();
+    for (number, projection) in replaced {
+        let unit = units.get_mut(number).filter(|_| in_lists.contains(&number));
+        if let Some(unit) = unit.filter(|unit| unit.as_object().is_none()) {
+            *unit = projection;
+        }
+    }
+}
+
+/// Returns the unit of an assistant message that was read from the other body: a response instead
+/// of a request, or the reverse. `None` if its residual doesn't fit what that would be, either.
+fn of_other_body<'m>(
+    adapter: &dyn Adapter,
+    owners: &[&'m Message<'m>],
+    is_response: bool,
+    writer: &mut MessageWriter,
+) -> Option<Json<'m>> {
+    let [message] = owners else { return None };
+    let is_answer = message.role == Role::Assistant;
+    let known = writer.drops.len();
+    let projection = is_answer
+        .then(|| adapter.write_answer(message, !is_response, writer))
+        .flatten();
+    writer.drops.truncate(known);
+    let part = provider_raw::message_part(message, adapter.key());
+    provider_raw::apply_residual(projection?, part).ok()
 }
 
 /// Reports that the residual of an envelope wasn't applied; `first` is the first message of the

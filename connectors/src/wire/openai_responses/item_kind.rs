@@ -58,8 +58,12 @@ pub(super) fn item_kinds(list: &[Json]) -> Vec<ItemKind> {
     list.iter().map(kind).collect()
 }
 
-/// Returns the kind of an item by its type and role alone.
+/// Returns the kind of an item by its type and role alone. A text is a message of the user, as it
+/// is in place of the list.
 fn kind_by_type(item: &Json) -> ItemKind {
+    if item.as_str().is_some() {
+        return ItemKind::Message(Role::User);
+    }
     match item.get("type").and_then(Json::as_str) {
         None | Some("message") => match text_or_empty(item, "role") {
             "user" => ItemKind::Message(Role::User),

@@ -133,6 +133,19 @@ impl Adapter for OpenAiResponses {
         write::response(response, writer)
     }
 
+    fn write_answer<'m>(
+        &self,
+        message: &'m Message<'m>,
+        in_response: bool,
+        writer: &mut MessageWriter<'_>,
+    ) -> Option<Json<'m>> {
+        Some(Json::Array(write::model_items(
+            message,
+            in_response,
+            writer,
+        )))
+    }
+
     fn errors(&self) -> &'static dyn ErrorFormat {
         &openai_chat::errors::OpenAiErrors
     }

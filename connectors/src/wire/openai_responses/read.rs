@@ -75,6 +75,11 @@ fn read_items<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
             let blocks = or_empty_text(model_output(&list[at..at + run], reader));
             reader.push_message(Role::Assistant, blocks);
             at += run;
+        } else if let Json::String(text) = item {
+            // A run of one, because its place in the list isn't that of a written message.
+            reader.begin_unit(UnitPath::items("input", at, 1));
+            reader.push_message(Role::User, vec![ContentBlock::text(&**text)]);
+            at += 1;
         } else {
             reader.begin_unit(UnitPath::item("input", at));
             read_item(item, *kind, reader);

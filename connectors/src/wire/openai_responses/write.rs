@@ -152,7 +152,7 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Opti
 
 /// Writes the items of an assistant message: consecutive texts are one item, thinking and each call
 /// are one item each. Items of a response (`in_response`) have a status.
-fn model_items<'m>(
+pub(super) fn model_items<'m>(
     message: &'m Message<'m>,
     in_response: bool,
     writer: &mut MessageWriter<'_>,
