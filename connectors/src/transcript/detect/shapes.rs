@@ -1,6 +1,6 @@
 //! The kind of transcript that one JSON object indicates, by its members.
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 
 use super::foreign_formats::{ForeignFormat, match_foreign_format};
 use crate::transcript::agent_logs::{codex, mcp};
@@ -11,13 +11,17 @@ use crate::wire::json_access::items;
 use crate::wire::standalone_body::detect_standalone_body;
 
 /// Types of lines of Codex, each with a member that identifies it.
-const CODEX_TYPES: [(&str, &str); 6] = [
+const CODEX_TYPES: [(&str, &str); 10] = [
     ("session_meta", "payload"),
     ("response_item", "payload"),
     ("event_msg", "payload"),
     ("turn_context", "payload"),
     ("thread.started", "thread_id"),
     ("item.completed", "item"),
+    ("item.started", "item"),
+    ("item.updated", "item"),
+    ("turn.completed", "usage"),
+    ("turn.failed", "error"),
 ];
 
 /// Types of lines of Claude Code that have no `uuid`, each with a member that identifies it.
@@ -126,25 +130,27 @@ fn http_document_kind(json: &Json) -> Option<TranscriptKind> {
 /// Returns the kind of a line of a log, an export or bare bodies.
 fn line_kind(json: &Json) -> Option<TranscriptKind> {
     let has = |key: &str| has(json, key);
-    Some(if has_type(json, &CODEX_TYPES) || is_old_codex(json) {
-        TranscriptKind::Codex
-    } else if is_claude_code_stream(json) || is_claude_code_line(json) {
-        TranscriptKind::ClaudeCode
-    } else if is_grain(json) {
-        TranscriptKind::GrainLines
-    } else if has("session_id") && has_text(json, "role") && has("content") {
-        TranscriptKind::Messages
-    } else if is_cmf(json) {
-        TranscriptKind::Cmf
-    } else if let Some(kind) = memory::detect_export(json) {
-        kind
-    } else if detect_standalone_body(json).is_some() {
-        TranscriptKind::Bodies
-    } else if has("request") && (has("response") || has("response_sse")) {
-        TranscriptKind::Exchanges
-    } else {
-        return None;
-    })
+    Some(
+        if has_type(json, &CODEX_TYPES) || is_codex_notice(json) || is_old_codex(json) {
+            TranscriptKind::Codex
+        } else if is_claude_code_stream(json) || is_claude_code_line(json) {
+            TranscriptKind::ClaudeCode
+        } else if is_grain(json) {
+            TranscriptKind::GrainLines
+        } else if has("session_id") && has_text(json, "role") && has("content") {
+            TranscriptKind::Messages
+        } else if is_cmf(json) {
+            TranscriptKind::Cmf
+        } else if let Some(kind) = memory::detect_export(json) {
+            kind
+        } else if detect_standalone_body(json).is_some() {
+            TranscriptKind::Bodies
+        } else if has("request") && (has("response") || has("response_sse")) {
+            TranscriptKind::Exchanges
+        } else {
+            return None;
+        },
+    )
 }
 
 fn is_grain(json: &Json) -> bool {
@@ -174,6 +180,17 @@ fn is_claude_code_stream(json: &Json) -> bool {
         _ => false,
     };
     is_known_type && has(json, "session_id")
+}
+
+/// Returns true for a line of `codex exec --json` that has hardly a member: the start of a turn, or
+/// an error, of which a failed execution consists.
+fn is_codex_notice(json: &Json) -> bool {
+    let members = json.as_object().map_or(0, Object::len);
+    match json.get("type").and_then(Json::as_str) {
+        Some("turn.started") => members == 1,
+        Some("error") => members == 2 && has_text(json, "message"),
+        _ => false,
+    }
 }
 
 /// Returns true for a line of a Codex rollout of the versions without envelopes: a header, a state

@@ -1,10 +1,11 @@
 //! Sessions of Codex: rollout files, and the events of `codex exec --json`.
 //!
 //! The `response_item` lines of a rollout are items of the Responses dialect. Of the `event_msg`
-//! lines, only the token counts have information that isn't in the items. Lines without a type, and
-//! those of other kinds of transcripts, are faults. Older rollouts have the
-//! items themselves as lines. The items of an execution have types of their own and are converted
-//! to those of the dialect; executions of several threads may be in one file.
+//! lines, only the token counts and the error that ended a turn have information that isn't in the
+//! items. Such an error is a message that nothing follows: the model never reads it. Lines without
+//! a type, and those of other kinds of transcripts, are faults. Older rollouts have the items
+//! themselves as lines. The items of an execution have types of their own and are converted to
+//! those of the dialect; executions of several threads may be in one file.
 //!
 //! A `compacted` line has the summary of a conversation that has become too long: no other line has
 //! it.
@@ -15,21 +16,25 @@
 //! | module | question |
 //! |---|---|
 //! | `exec_items` | which items of the dialect is an item of an execution? |
+//! | `failures` | which commands and turns have failed? |
 
 mod exec_items;
+mod failures;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::PromptCount;
-use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp};
+use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp, model_id};
 
 use self::exec_items::response_items;
+use self::failures::{ERROR, FAILED_TURN, states_failure};
+use super::usage::{difference, sum};
 use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
 use crate::transcript::kind::TranscriptKind;
 use crate::transcript::line::{FaultCode, Line, lines};
@@ -39,13 +44,11 @@ use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::read_request;
 use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::json_access::{count, non_empty_text, object, present, text, text_or_empty};
+use crate::wire::provider_detection::provider_from_name;
 use crate::wire::registry;
 
 /// The adapter of the items.
 const ADAPTER: &dyn Adapter = &registry::OPENAI_RESPONSES;
-
-/// The type of the item that reports a failed turn.
-const FAILED_TURN: &str = "turn.failed";
 
 /// Maximum gap between lines that were copied into a fork at once, in microseconds.
 const COPY_GAP_MICROS: u64 = 1_000_000;
@@ -68,6 +71,8 @@ struct ResponseItem {
     time: Option<Timestamp>,
     /// The model of the turn.
     model: Option<String>,
+    /// The number of turns of the execution before it.
+    turn: usize,
 }
 
 impl ResponseItem {
@@ -81,36 +86,28 @@ impl ResponseItem {
         !kind.ends_with("_output") && (kind != "message" || self.text("role") == Some("assistant"))
     }
 
-    fn is_failed_turn(&self) -> bool {
-        self.text("type") == Some(FAILED_TURN)
+    /// Returns true for an event that reports why a turn ended.
+    fn is_error(&self) -> bool {
+        self.text("type") == Some(ERROR)
     }
-}
 
-/// Returns true for the result of a command without a status whose output states another exit code
-/// than 0: `{"output": "…", "metadata": {"exit_code": 2}}`.
-fn states_failure(item: &Object) -> bool {
-    let is_result = item
-        .get("type")
-        .and_then(Json::as_str)
-        .is_some_and(|kind| kind.ends_with("_output"));
-    let output = item.get("output").and_then(Json::as_str);
-    let Some(output) = output.filter(|_| is_result && !item.contains_key("status")) else {
-        return false;
-    };
-    let stated = Json::parse_lossy(output.as_bytes());
-    let exit_code = stated
-        .as_ref()
-        .ok()
-        .and_then(|json| json.get("metadata")?.get("exit_code")?.as_i64());
-    exit_code.is_some_and(|code| code != 0)
+    fn is_failure(&self) -> bool {
+        self.is_error() || self.text("type") == Some(FAILED_TURN)
+    }
 }
 
 /// A session while its lines are read.
 #[derive(Default)]
 struct Rollout {
     id: Option<String>,
+    /// The provider that the header names.
+    provider: Option<String>,
     /// The model of the current turn.
     model: Option<String>,
+    /// The number of turns of the execution that have ended.
+    turns: usize,
+    /// The last error of an execution that no report of its turn follows.
+    error: Option<ResponseItem>,
     items: Vec<ResponseItem>,
     /// Token usage, with the number of items before it.
     usage: Vec<(usize, TokenUsage)>,
@@ -191,17 +188,21 @@ impl Rollout {
             "turn_context" => self.model = owned(payload, "model"),
             "response_item" => self.push(payload, line, time),
             "compacted" => self.add_summary(payload, line, time),
-            "event_msg" if text(payload, "type").as_deref() == Some("token_count") => {
-                self.add_token_count(payload)
-            }
+            "event_msg" => self.add_event(payload, line, time),
+            ERROR => self.error = Some(self.item(json, line, time)),
             "item.completed" => {
+                self.error = None;
                 let items = json.get("item").map(response_items).unwrap_or_default();
                 items
                     .iter()
                     .for_each(|item| self.push(item, line.clone(), time));
             }
-            FAILED_TURN => self.push(json, line, time),
+            FAILED_TURN => {
+                self.push(json, line, time);
+                self.end_turn();
+            }
             "turn.completed" => {
+                self.end_turn();
                 if let Some(usage) = present(json, "usage") {
                     self.add_thread_usage(token_usage(usage));
                 }
@@ -219,18 +220,40 @@ impl Rollout {
     }
 
     fn push(&mut self, item: &Json, line: Line, time: Option<Timestamp>) {
+        let item = self.item(item, line, time);
+        self.items.push(item);
+    }
+
+    /// Adds an event of a rollout.
+    fn add_event(&mut self, payload: &Json, line: Line, time: Option<Timestamp>) {
+        match text_or_empty(payload, "type") {
+            "token_count" => self.add_token_count(payload),
+            ERROR => self.push(payload, line, time),
+            _ => {}
+        }
+    }
+
+    /// Ends a turn of an execution: what follows is of another answer.
+    fn end_turn(&mut self) {
+        self.turns += 1;
+        self.error = None;
+    }
+
+    /// Returns an item of the current turn.
+    fn item(&self, item: &Json, line: Line, time: Option<Timestamp>) -> ResponseItem {
         let mut json = item.clone().into_owned();
         if let Json::Object(item) = &mut json
             && states_failure(item)
         {
             item.insert("status", "failed");
         }
-        self.items.push(ResponseItem {
+        ResponseItem {
             json,
             line,
             time,
             model: self.model.clone(),
-        });
+            turn: self.turns,
+        }
     }
 
     /// Adds the summary that replaces the messages before it, in the role in which the model reads
@@ -248,6 +271,9 @@ impl Rollout {
         let id = text(payload, "id").map(Cow::into_owned);
         if self.id.is_none() {
             self.id = id;
+            let provider = text(payload, "model_provider");
+            let provider = provider.as_deref().and_then(provider_from_name);
+            self.provider = provider.map(str::to_owned);
             self.forked_at = time.filter(|_| is_fork(payload));
         } else {
             let is_copy = self.forked_at.is_some() && id != self.id;
@@ -287,15 +313,18 @@ impl Rollout {
     }
 
     /// Returns the messages of the session.
-    fn into_messages(self, options: ReadOptions<'_>) -> Vec<PlacedMessage> {
-        let mut conversation = Conversation::new(self.id.as_deref().unwrap_or_default());
+    fn into_messages(mut self, options: ReadOptions<'_>) -> Vec<PlacedMessage> {
+        self.items.extend(self.error.take());
+        let mut conversation = Conversation::branching(self.id.as_deref().unwrap_or_default());
         // Each with the index of its first item.
         let mut messages: Vec<(usize, PlacedMessage)> = Vec::new();
+        let mut errors = Vec::new();
         let mut parent: Option<MessagePosition> = None;
         for (start, end) in group_items(&self.items) {
             let group = &self.items[start..end];
             let Some(first) = group.first() else { continue };
-            let has_failed = group.iter().any(ResponseItem::is_failed_turn);
+            let has_failed = group.iter().any(ResponseItem::is_failure);
+            let before = first.is_error().then(|| (conversation.mark(), parent));
             for (mut message, position) in self.read_group(group, &mut conversation, options) {
                 self.set_metadata(&mut message, first, has_failed);
                 let placed = PlacedMessage {
@@ -306,11 +335,19 @@ impl Rollout {
                     usage: None,
                     line: first.line.clone(),
                 };
-                messages.push((start, placed));
+                match before {
+                    Some(_) => errors.push(placed),
+                    None => messages.push((start, placed)),
+                }
+            }
+            if let Some((mark, last)) = before {
+                conversation.return_to(&mark);
+                parent = last;
             }
         }
         assign_usage(&mut messages, self.usage);
-        messages.into_iter().map(|(_, message)| message).collect()
+        let messages = messages.into_iter().map(|(_, message)| message);
+        messages.chain(errors).collect()
     }
 
     /// Reads a group of items as one request. Nothing is read if the adapter rejects it.
@@ -339,8 +376,9 @@ impl Rollout {
     fn set_metadata(&self, message: &mut Message, first: &ResponseItem, has_failed: bool) {
         if message.role == Role::Assistant {
             let model = first.model.as_ref().or(self.model.as_ref());
-            message.metadata.provider = Some("openai".into());
-            message.metadata.model = model.map(|model| format!("openai:{model}").into());
+            let provider = self.provider.as_deref().unwrap_or(ADAPTER.provider());
+            message.metadata.provider = Some(provider.to_owned().into());
+            message.metadata.model = model.map(|model| model_id::canonical(provider, model).into());
         }
         if has_failed {
             message.metadata.status = MessageStatus::Error;
@@ -356,14 +394,18 @@ fn is_fork(header: &Json) -> bool {
 }
 
 /// Groups items that are read together, as index ranges: consecutive items that one model
-/// generated, and every other item by itself.
+/// generated in a turn, and every other item by itself.
 fn group_items(items: &[ResponseItem]) -> Vec<(usize, usize)> {
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let previous = index.checked_sub(1).and_then(|index| items.get(index));
         let continues = item.is_generated()
-            && previous
-                .is_some_and(|previous| previous.is_generated() && previous.model == item.model);
+            && !item.is_error()
+            && previous.is_some_and(|previous| {
+                previous.is_generated()
+                    && !previous.is_error()
+                    && (previous.turn, &previous.model) == (item.turn, &item.model)
+            });
         match groups.last_mut().filter(|_| continues) {
             Some((_, end)) => *end = index + 1,
             None => groups.push((index, index + 1)),
@@ -373,9 +415,13 @@ fn group_items(items: &[ResponseItem]) -> Vec<(usize, usize)> {
 }
 
 /// Assigns each usage to the last answer before it. Usages of the same answer are added up: a model
-/// may be called twice before another message follows. Both lists are in the order of the items.
+/// may be called twice before another message follows. That before the first answer, such as of the
+/// summary of an earlier conversation, is added to that of the first. Both lists are in the order
+/// of the items.
 fn assign_usage(messages: &mut [(usize, PlacedMessage)], usage: Vec<(usize, TokenUsage)>) {
-    let (mut next, mut last_answer) = (0, None);
+    let is_answer = |(_, placed): &(usize, PlacedMessage)| placed.message.role == Role::Assistant;
+    let first_answer = messages.iter().position(is_answer);
+    let (mut next, mut last_answer) = (0, first_answer);
     for (items_before, usage) in usage {
         while let Some((start, placed)) = messages.get(next)
             && *start < items_before
@@ -389,33 +435,6 @@ fn assign_usage(messages: &mut [(usize, PlacedMessage)], usage: Vec<(usize, Toke
             placed.usage = Some(placed.usage.map_or(usage, |known| sum(known, usage)));
         }
     }
-}
-
-fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
-    TokenUsage {
-        input_tokens: one.input_tokens.saturating_add(two.input_tokens),
-        output_tokens: one.output_tokens.saturating_add(two.output_tokens),
-        cached_input_tokens: one
-            .cached_input_tokens
-            .saturating_add(two.cached_input_tokens),
-        cache_creation_input_tokens: one
-            .cache_creation_input_tokens
-            .saturating_add(two.cache_creation_input_tokens),
-    }
-}
-
-/// Returns what `total` counts beyond `before`; `None` if it counts less in a class.
-fn difference(total: TokenUsage, before: TokenUsage) -> Option<TokenUsage> {
-    Some(TokenUsage {
-        input_tokens: total.input_tokens.checked_sub(before.input_tokens)?,
-        output_tokens: total.output_tokens.checked_sub(before.output_tokens)?,
-        cached_input_tokens: total
-            .cached_input_tokens
-            .checked_sub(before.cached_input_tokens)?,
-        cache_creation_input_tokens: total
-            .cache_creation_input_tokens
-            .checked_sub(before.cache_creation_input_tokens)?,
-    })
 }
 
 fn token_usage(json: &Json) -> TokenUsage {

@@ -118,6 +118,22 @@ fn the_exit_code_of_a_command_in_a_rollout_tells_whether_it_failed() {
         result("b", r#"{"output":"fine","metadata":{"exit_code":0}}"#),
         call("c"),
         result("c", "exit_code: 2"),
+        call("d"),
+        result("d", "Exit code: 1\nWall time: 0.2 seconds\nOutput:\nboom"),
+        call("e"),
+        result(
+            "e",
+            "Exit code: 0\nWall time: 0.2 seconds\nOutput:\nExit code: 1",
+        ),
+        call("f"),
+        result("f", "Exit code: 1\nis what the log has"),
+        call("g"),
+        result(
+            "g",
+            "Chunk ID: 1\nWall time: 1 s\nProcess exited with code 2\nOutput:\n",
+        ),
+        call("h"),
+        result("h", "Wall time: 1 s\nProcess exited with code 0\nOutput:\n"),
     ];
     let ParsedPart { messages, .. } =
         parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
@@ -128,7 +144,10 @@ fn the_exit_code_of_a_command_in_a_rollout_tells_whether_it_failed() {
             _ => None,
         })
         .collect();
-    assert_eq!(failed, [true, false, false]);
+    assert_eq!(
+        failed,
+        [true, false, false, true, false, false, true, false]
+    );
 }
 
 #[test]
@@ -363,4 +382,70 @@ fn a_line_of_another_kind_is_a_fault() {
     assert_eq!(part.messages.len(), 1);
     let faults: Vec<u64> = part.faults.iter().map(|fault| fault.number).collect();
     assert_eq!(faults, [6, 7, 8]);
+}
+
+#[test]
+fn the_answers_of_the_turns_of_an_execution_are_messages_of_their_own() {
+    let turn = |text: &str, output: u64| {
+        format!(
+            r#"{{"type":"turn.started"}}
+            {{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}
+            {{"type":"turn.completed","usage":{{"output_tokens":{output}}}}}"#
+        )
+    };
+    let thread = r#"{"type":"thread.started","thread_id":"t"}"#;
+    let text = [thread, &turn("one", 10), thread, &turn("two", 25)].join("\n");
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), ReadOptions::default());
+    let found: Vec<_> = messages
+        .iter()
+        .map(|placed| {
+            let text = placed.message.content[0].as_text();
+            (text, placed.usage.map(|usage| usage.output_tokens))
+        })
+        .collect();
+    assert_eq!(found, [(Some("one"), Some(10)), (Some("two"), Some(15))]);
+}
+
+#[test]
+fn the_provider_of_a_rollout_is_the_one_that_its_header_names() {
+    let provider = |header: &str| {
+        let text = format!(
+            r#"{{"type":"session_meta","payload":{{"id":"s"{header}}}}}
+            {{"type":"turn_context","payload":{{"model":"m"}}}}
+            {{"type":"response_item","payload":{{"type":"message","role":"assistant","content":"x"}}}}"#
+        );
+        let mut part = parse_session(text.as_bytes(), ReadOptions::default());
+        part.messages.remove(0).message.metadata.model
+    };
+    assert_eq!(provider("").as_deref(), Some("openai:m"));
+    for (name, expected) in [
+        ("openai", "openai:m"),
+        ("OpenRouter", "openrouter:m"),
+        ("own-proxy", "own-proxy:m"),
+        ("http://x.example", "openai:m"),
+    ] {
+        let header = format!(r#","model_provider":"{name}""#);
+        assert_eq!(provider(&header).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn usage_before_the_first_answer_is_added_to_it() {
+    let count = |last: u64, total: u64| {
+        format!(
+            r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"last_token_usage":{{"output_tokens":{last}}},"total_token_usage":{{"output_tokens":{total}}}}}}}}}"#
+        )
+    };
+    let spoken = |role: &str| {
+        format!(r#"{{"type":"response_item","payload":{{"role":"{role}","content":"x"}}}}"#)
+    };
+    let lines = [
+        spoken("user"),
+        count(40, 40),
+        spoken("assistant"),
+        count(4, 44),
+    ];
+    let ParsedPart { messages, .. } =
+        parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
+    assert_eq!(messages[1].usage.map(|usage| usage.output_tokens), Some(44));
 }
