@@ -172,7 +172,8 @@ impl Branch {
     }
 }
 
-fn token_usage(json: &Json) -> TokenUsage {
+/// Converts token counts of the form of Anthropic.
+pub(super) fn token_usage(json: &Json) -> TokenUsage {
     TokenUsage {
         input_tokens: count(json, "input_tokens"),
         output_tokens: count(json, "output_tokens"),

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
+use super::run_result::failure_of_run;
 use crate::transcript::line::Line;
 use crate::wire::json_access::{flag, items, object, present, text, text_or_empty};
 
@@ -85,7 +86,9 @@ impl StreamTails {
         let message = message_of_line(json);
         let stream_session = text("session_id")
             .filter(|_| json.get("sessionId").is_none() && json.get("parentUuid").is_none());
+        let failure = stream_session.and_then(|_| failure_of_run(json));
         let (uuid, parent) = match stream_session {
+            Some(session) if failure.is_some() => self.follow(session, json, &line),
             Some(session) => {
                 message?;
                 self.append(session, json, &line)
@@ -97,6 +100,7 @@ impl StreamTails {
         };
         let session = text("sessionId").or(stream_session).unwrap_or_default();
         let message = message.filter(|message| message.as_object().is_some());
+        let is_api_error = flag(json, "isApiErrorMessage") || failure.is_some();
         let line = LogLine {
             line,
             parent,
@@ -104,8 +108,9 @@ impl StreamTails {
             time: text("timestamp").and_then(Timestamp::parse),
             message: message
                 .map(|message| message.clone().into_owned())
-                .or_else(|| queued_message(json)),
-            is_api_error: flag(json, "isApiErrorMessage"),
+                .or_else(|| queued_message(json))
+                .or(failure),
+            is_api_error,
             is_copy: present(json, "forkedFrom").is_some(),
         };
         Some((uuid, line))
@@ -113,10 +118,20 @@ impl StreamTails {
 
     /// Makes a line the last of its stream; returns its id and that of the previous line.
     fn append(&mut self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
-        let uuid = text(json, "uuid").map_or_else(|| line.number.to_string(), Cow::into_owned);
-        let agent = text(json, "parent_tool_use_id").unwrap_or_default();
-        let stream = (session.to_owned(), agent.into_owned());
-        let previous = self.0.insert(stream, uuid.clone());
+        let (uuid, previous) = self.follow(session, json, line);
+        self.0.insert(stream_of(session, json), uuid.clone());
         (uuid, previous)
     }
+
+    /// Returns the id of a line that nothing follows, and that of the last line of its stream.
+    fn follow(&self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
+        let uuid = text(json, "uuid").map_or_else(|| line.number.to_string(), Cow::into_owned);
+        (uuid, self.0.get(&stream_of(session, json)).cloned())
+    }
+}
+
+/// Returns the key of the stream of a line.
+fn stream_of(session: &str, json: &Json) -> (String, String) {
+    let agent = text(json, "parent_tool_use_id").unwrap_or_default();
+    (session.to_owned(), agent.into_owned())
 }

@@ -12,7 +12,8 @@
 //! messages of the fork, and the usage in them belongs to the original.
 //!
 //! The output for other programs (`stream-json`) has no parents: a line follows the previous line
-//! of its session, or of its subagent.
+//! of its session, or of its subagent. It ends with the result of the run: a failure is a message
+//! that nothing follows, and the usage that the answers don't have is added to that of the last.
 //!
 //! | module | question |
 //! |---|---|
@@ -20,10 +21,12 @@
 //! | `session_tree` | which messages are on each branch? |
 //! | `merged_answer` | which lines belong to one answer? |
 //! | `branch` | which canonical messages are on a branch? |
+//! | `run_result` | what does the result of a run have that its messages don't have? |
 
 mod branch;
 mod log_line;
 mod merged_answer;
+mod run_result;
 mod session_tree;
 #[cfg(test)]
 mod tests;
@@ -31,6 +34,7 @@ mod tests;
 use gristmill_schemas::json::Json;
 
 use self::log_line::{StreamTails, message_of_line, queued_message};
+use self::run_result::{RunResult, assign_rest};
 use self::session_tree::SessionTree;
 use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
 use crate::transcript::kind::TranscriptKind;
@@ -42,9 +46,11 @@ use crate::transcript::parsed::ParsedPart;
 pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut part = ParsedPart::default();
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
+    let mut results = Vec::new();
     for line in lines(bytes) {
         match line.json(bytes) {
             Ok(json) if json.as_object().is_some() => {
+                results.extend(RunResult::of(&json, &line));
                 let parsed = tails.parse_line(&json, line.clone());
                 let is_kept = parsed.map(|(uuid, parsed)| tree.insert(uuid, parsed));
                 let problem = match (is_kept, message_of_line(&json)) {
@@ -69,6 +75,7 @@ pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPar
     }
     tree.read_branches(options, &mut part);
     part.messages.sort_by_key(|placed| placed.line.number);
+    assign_rest(&mut part.messages, results);
     part
 }
 
