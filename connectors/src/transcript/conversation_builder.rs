@@ -1,6 +1,7 @@
 //! Construction of a conversation message by message, for sources that no provider adapter reads.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_id, tool_use_id};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
@@ -21,29 +22,54 @@ pub(super) struct ConversationBuilder {
     calls: HashMap<String, String>,
 }
 
+/// The end of a conversation after one of its messages.
+#[derive(Debug, Clone)]
+pub(super) struct ConversationEnd {
+    thread: PositionTracker,
+    last: MessagePosition,
+    /// The time of the message.
+    time: Timestamp,
+}
+
 /// The first messages of unnamed conversations of a file, with the times of the first that begins
-/// with each.
+/// with each, and the number of others that began at that time.
 #[derive(Debug, Default)]
-pub(super) struct FirstMessages(HashMap<MessagePosition, Timestamp>);
+pub(super) struct FirstMessages(HashMap<MessagePosition, (Timestamp, usize)>);
 
 impl FirstMessages {
     /// Gives `conversation` positions of its own if it is unnamed and about to begin like another
-    /// one that began at another time. Else its messages would be taken for those of the other.
+    /// one that began at another time, or with `is_undated` like any other. Else its messages would
+    /// be taken for those of the other.
     pub(super) fn separate(
         &mut self,
         conversation: &mut ConversationBuilder,
         role: Role,
         content: &[ContentBlock<'static>],
         time: Timestamp,
+        is_undated: bool,
     ) {
         if !conversation.name.is_empty() || conversation.last.is_some() {
             return;
         }
         let first = conversation.next_position(role, content);
-        let known = self.0.entry(first).or_insert(time);
-        if known.micros() != time.micros() {
-            conversation.thread = PositionTracker::new(&format!("#{}", time.micros()));
-        }
+        let name = match self.0.entry(first) {
+            Entry::Vacant(slot) => {
+                slot.insert((time, 0));
+                return;
+            }
+            Entry::Occupied(mut slot) => {
+                let (known, repeats) = slot.get_mut();
+                match known.micros() == time.micros() {
+                    true if !is_undated => return,
+                    true => {
+                        *repeats += 1;
+                        format!("#{}#{repeats}", time.micros())
+                    }
+                    false => format!("#{}", time.micros()),
+                }
+            }
+        };
+        conversation.thread = PositionTracker::new(&name);
     }
 }
 
@@ -97,6 +123,28 @@ impl ConversationBuilder {
         content: &[ContentBlock<'static>],
     ) -> MessagePosition {
         self.thread.clone().advance(role, content)
+    }
+
+    /// Returns the end of the conversation; `None` before its first message.
+    pub(super) fn end(&self) -> Option<ConversationEnd> {
+        Some(ConversationEnd {
+            thread: self.thread.clone(),
+            last: self.last?,
+            time: self.time,
+        })
+    }
+
+    /// Continues after an earlier message of the same name, whose content is `content`.
+    pub(super) fn continue_after(
+        &mut self,
+        end: &ConversationEnd,
+        mut content: Vec<ContentBlock<'static>>,
+    ) {
+        self.thread = end.thread.clone();
+        self.last = Some(end.last);
+        self.time = self.time.max(end.time);
+        let ulid = end.last.ulid(end.time);
+        self.canonicalize_call_ids(&mut content, |number| tool_use_id(ulid, number));
     }
 
     /// Returns the id of the session; that of a conversation without a name is derived from

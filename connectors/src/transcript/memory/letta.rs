@@ -258,7 +258,7 @@ impl<'d> AgentFile<'d> {
             };
             let time = first_timestamp(message, &["created_at", "date"]).unwrap_or(self.time);
             let parsed = parse_message(role, &with_content(message));
-            first_messages.separate(&mut conversation, parsed.role, &parsed.content, time);
+            first_messages.separate(&mut conversation, parsed.role, &parsed.content, time, false);
             let mut built = conversation.push(parsed.role, parsed.content, time);
             if built.message.role == Role::Assistant {
                 built.message.metadata.model = model.clone().map(Into::into);

@@ -187,6 +187,8 @@ pub(super) struct ConnectionState {
     pub(super) conversation: ConversationBuilder,
     /// The time of the last message.
     pub(super) time: Timestamp,
+    /// True after a message with a time of its own.
+    pub(super) is_dated: bool,
     pub(super) listings: Listings,
     pending: PendingRequests,
     /// The number of requests so far.
@@ -200,6 +202,7 @@ impl ConnectionState {
         ConnectionState {
             conversation: ConversationBuilder::new(name),
             time,
+            is_dated: false,
             listings: Listings::default(),
             pending: PendingRequests::default(),
             requests: 0,
@@ -227,6 +230,7 @@ impl Connection<'_> {
     /// Adds the next message of the connection.
     pub(super) fn add(&mut self, message: &RpcMessage<'_>) {
         self.state.time = message.time.unwrap_or(self.state.time);
+        self.state.is_dated |= message.time.is_some();
         match message.json.get("method").and_then(Json::as_str) {
             Some(method) => self.add_request(method, message.json),
             None => self.add_response(message.json),

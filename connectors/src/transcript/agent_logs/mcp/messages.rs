@@ -320,7 +320,7 @@ impl Connection<'_> {
         let state = &mut *self.state;
         let conversation = &mut state.conversation;
         self.first_messages
-            .separate(conversation, role, &content, state.time);
+            .separate(conversation, role, &content, state.time, !state.is_dated);
         let mut built = state.conversation.push(role, content, state.time);
         let message = &mut built.message;
         message.metadata.model = context.model.map(Into::into);

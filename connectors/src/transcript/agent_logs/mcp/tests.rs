@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use gristmill_schemas::cmf::canonical::from_canonical;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
@@ -287,4 +289,25 @@ fn unnamed_connections_that_begin_alike_are_conversations_of_their_own() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let counts = grains_of_part(parsed(&lines), ReadOptions::default(), &mut |_| {});
     assert_eq!((counts.messages, counts.orphan_results), (4, 0));
+}
+
+#[test]
+fn connections_without_times_that_begin_alike_are_conversations_of_their_own() {
+    let connection = |text: &str| {
+        [
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"l","arguments":{}}}"#
+                .to_owned(),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+            ),
+        ]
+        .join("\n")
+    };
+    let text = ["one", "two", "three"].map(connection).join("\n");
+    let part = parse_capture(text.as_bytes(), ReadOptions::default());
+    let positions: HashSet<_> = part.messages.iter().map(|placed| placed.position).collect();
+    assert_eq!((part.messages.len(), positions.len()), (6, 6));
+    let alone = parse_capture(connection("one").as_bytes(), ReadOptions::default());
+    assert_eq!(part.messages[..2], alone.messages[..]);
 }
