@@ -1,17 +1,14 @@
 //! LangGraph: items of its store, and snapshots of its threads.
 //!
-//! A snapshot holds the whole state of a thread after a step. Its messages are a conversation that
-//! later snapshots repeat and edits branch; each message is emitted once, with the time of the
-//! first snapshot that has it. Every other channel is a fact of the thread, with a version for each
+//! A snapshot holds the whole state of a thread after a step. Its messages are a conversation
+//! (`langgraph_thread`). Every other channel is a fact of the thread, with a version for each
 //! change of its value.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use gristmill_schemas::json::Json;
 #[cfg(feature = "sqlite")]
 use gristmill_schemas::json::Object;
-use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
@@ -19,11 +16,12 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 use super::ExportReader;
 use super::fact::{Fact, id_text, text_of};
 use super::framework_message::{parse_message, role_from_name};
+use super::langgraph_thread::{KnownMessages, SnapshotMessages};
 #[cfg(feature = "sqlite")]
 use super::msgpack;
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
-use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
+use crate::transcript::conversation_builder::BuiltMessage;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
@@ -130,7 +128,7 @@ impl ExportReader for LangGraphExport {
         }
         self.snapshots
             .sort_by_key(|(snapshot, _)| snapshot_order(snapshot, options.fallback));
-        let mut known_messages = HashMap::new();
+        let mut known_messages = KnownMessages::default();
         for (snapshot, line) in &self.snapshots {
             let snapshot = ThreadSnapshot::new(snapshot, line, options.fallback);
             snapshot.read_conversation(&mut known_messages, part);
@@ -285,48 +283,24 @@ impl<'s> ThreadSnapshot<'s> {
         }
     }
 
-    /// Appends the messages that no earlier snapshot has. `known` has the times of those of earlier
-    /// snapshots.
-    fn read_conversation(
-        &self,
-        known: &mut HashMap<MessagePosition, Timestamp>,
-        part: &mut ParsedPart,
-    ) {
-        let mut conversation = ConversationBuilder::new(&self.thread);
+    /// Appends the messages that no earlier snapshot has.
+    fn read_conversation(&self, known: &mut KnownMessages, part: &mut ParsedPart) {
+        let mut messages = SnapshotMessages::new(known, &self.thread, self.time);
         for (index, message) in items(self.values, MESSAGES_CHANNEL).iter().enumerate() {
             let Some((role, message)) = unwrap_message(message, WRAPPER_DEPTH_LIMIT) else {
                 let reason = format!("message {index} has no role that is known");
                 part.faults.push(self.line.fault(FaultCode::Shape, reason));
                 continue;
             };
-            if let Some(built) = self.next_message(role, message, &mut conversation, known) {
+            let mut content = parse_message(role, message).content;
+            if content.is_empty() {
+                content.push(ContentBlock::text(""));
+            }
+            let id = text(message, "id");
+            if let Some(built) = messages.next_message(role, content, id.as_deref()) {
                 part.messages.push(self.placed_message(built, message));
             }
         }
-    }
-
-    /// Adds a message to `conversation` and returns it, unless an earlier snapshot has it.
-    fn next_message(
-        &self,
-        role: Role,
-        message: &Json,
-        conversation: &mut ConversationBuilder,
-        known: &mut HashMap<MessagePosition, Timestamp>,
-    ) -> Option<BuiltMessage> {
-        let mut content = parse_message(role, message).content;
-        if content.is_empty() {
-            content.push(ContentBlock::text(""));
-        }
-        // The ids depend on the times, so a repeated message must get the time that it had.
-        let known_time = known
-            .get(&conversation.next_position(role, &content))
-            .copied();
-        let built = conversation.push(role, content, known_time.unwrap_or(self.time));
-        if known_time.is_some() {
-            return None;
-        }
-        known.insert(built.position, built.message.created_at);
-        Some(built)
     }
 
     /// Returns a message with the metadata of `source`, its JSON.

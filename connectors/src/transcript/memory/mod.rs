@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `fact` | which grain is a fact? |
 //! | `mem0_graph` | which facts are in the graph of mem0? |
+//! | `langgraph_thread` | which messages of a thread does no earlier snapshot have? |
 //! | `version_chains` | which version of a fact supersedes which? |
 //! | `framework_message` | which blocks are in the messages of these systems? |
 //! | `msgpack` | which value is in a checkpoint of LangGraph? |
@@ -22,6 +23,7 @@
 mod fact;
 mod framework_message;
 pub(super) mod langgraph;
+mod langgraph_thread;
 pub(super) mod letta;
 pub(super) mod mem0;
 mod mem0_graph;
