@@ -40,6 +40,7 @@
 //!         queued: 8,
 //!     },
 //!     audit_rows: 1_000,
+//!     audit_key: None,
 //! };
 //! let server = Server::new(NewestLake::new(lake, SqlOptions::default()).await?, options).await?;
 //! let answer = server.answer_sql(None, "SELECT count(*) AS grains FROM grains").await?;

@@ -13,6 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::lake::TestLake;
 
+/// Name of the token of a server: that of a person.
+pub const TOKEN_NAME: &str = "Ada Okafor";
+
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -99,7 +102,7 @@ impl TestServer {
         tls: Option<Tls>,
     ) -> TestServer {
         let made = confinement.map(|confinement| {
-            new_token("test", &confinement, scopes.iter().copied().collect()).unwrap()
+            new_token(TOKEN_NAME, &confinement, scopes.iter().copied().collect()).unwrap()
         });
         let tokens = made
             .as_ref()
@@ -109,6 +112,7 @@ impl TestServer {
             allow_writes: true,
             limits,
             audit_rows: 50,
+            audit_key: None,
         };
         let newest = NewestLake::new(lake.lake.clone(), SqlOptions::default());
         let server = Server::new(newest.await.unwrap(), options).await.unwrap();

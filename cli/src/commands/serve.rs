@@ -9,13 +9,16 @@ use futures::FutureExt;
 use futures::future::OptionFuture;
 
 use gristmill_queries::sql::Confinement;
-use gristmill_server::http::{self, HttpOptions, QueryLimits, Scope, Server, Tokens, new_token};
+use gristmill_server::http::{
+    self, AuditKey, HttpOptions, QueryLimits, Scope, Server, Tokens, new_token,
+};
 use gristmill_server::tls::Tls;
 use gristmill_server::{NewestLake, flight, postgres};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::CommandContext;
+use super::keys::keyring_if_given;
 use super::sql::options;
 use crate::args::serving::{ScopeArg, ServeArgs};
 use crate::duration_arg::parse_duration;
@@ -36,7 +39,7 @@ pub async fn run(
     }
     check_addresses(&arguments)?;
     let tls = tls(&arguments)?;
-    let served = http_options(&arguments)?;
+    let served = http_options(context, &arguments)?;
     let reloaded = reloaded_tokens(arguments.tokens.as_deref().zip(served.tokens.as_ref()))?;
     let lake = context.open_lake().await?;
     let lake = NewestLake::new(lake, options(context)?)
@@ -159,7 +162,9 @@ fn stopped() -> Result<impl Future<Output = ()>, Failure> {
     })
 }
 
-fn http_options(arguments: &ServeArgs) -> Result<HttpOptions, Failure> {
+fn http_options(context: &CommandContext, arguments: &ServeArgs) -> Result<HttpOptions, Failure> {
+    // A wrong passphrase ends the command.
+    let keyring = keyring_if_given(&context.common.keys)?;
     Ok(HttpOptions {
         tokens: arguments.tokens.as_deref().map(tokens).transpose()?,
         allow_writes: arguments.allow_writes,
@@ -172,6 +177,7 @@ fn http_options(arguments: &ServeArgs) -> Result<HttpOptions, Failure> {
             queued: arguments.queued,
         },
         audit_rows: arguments.audit_rows,
+        audit_key: keyring.as_ref().map(AuditKey::of).transpose()?,
     })
 }
 

@@ -325,7 +325,7 @@ fn path(digest: &str) -> Path {
 }
 
 /// Returns the HMAC-SHA256 of `message` in hex.
-pub(super) fn keyed_hash(key: &Secret, message: &[u8]) -> String {
+pub fn keyed_hash(key: &Secret, message: &[u8]) -> String {
     hex::encode(keyed_digest(key, message))
 }
 

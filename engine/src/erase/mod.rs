@@ -68,6 +68,7 @@ pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrig
 pub use disclose::{Disclosed, DisclosedEvent, Recording, disclose};
 pub use identifier_search::IdentifierSearch;
 pub(crate) use journal::Journal;
+pub use journal::keyed_hash;
 pub use legal_acts::RetainedTexts;
 pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 pub use people_file::UnsearchedCells;

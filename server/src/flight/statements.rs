@@ -19,9 +19,7 @@ use super::catalog::{FoundTable, tables};
 use super::failure::{counted_as, refused};
 use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
-use crate::http::{
-    AuditedQuery, Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context,
-};
+use crate::http::{Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context};
 
 /// Largest message with rows in bytes, as most clients accept; larger are single rows only.
 const ROW_BYTES: usize = 2 << 20;
@@ -188,7 +186,7 @@ async fn sql_rows(
             Ok::<_, Refusal>((CountedRows::of(&query).await?, permit))
         };
         let (rows, permit) = server.run_query(deadline, running).await??;
-        let audited = AuditedQuery::new(authority, text);
+        let audited = server.audited(authority, text);
         let server = Arc::clone(server);
         Ok(LimitedRows::new(server, rows, audited, permit, deadline))
     };

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
-use super::limited_rows::{AuditedQuery, LimitedRows};
+use super::limited_rows::LimitedRows;
 use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
 use super::report_page::report_page;
 use super::rows::{RowBody, RowFormat};
@@ -284,7 +284,7 @@ pub(super) async fn started(
     deadline: Instant,
 ) -> Result<LimitedRows> {
     let permit = server.admission.admit(deadline).await?;
-    let audited = AuditedQuery::new(authority, text);
+    let audited = server.audited(authority, text);
     let planned = {
         let (server, authority) = (Arc::clone(server), authority.clone());
         let text = text.to_owned();
@@ -330,7 +330,7 @@ pub(crate) async fn cal_response(
     let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
     let (server_of_work, authority) = (Arc::clone(server), authority.clone());
     let (statement, bindings) = (statement.to_owned(), bindings.clone());
-    let audited = AuditedQuery::new(&authority, &statement);
+    let audited = server.audited(&authority, &statement);
     let work = async move {
         let server = server_of_work;
         let snapshot = match writes {
@@ -344,7 +344,7 @@ pub(crate) async fn cal_response(
         // The log may be busy.
         drop(permit);
         server
-            .count_rows(response.answer.returned(), &audited)
+            .record_rows(response.answer.returned(), &audited)
             .await;
         Ok::<_, Refusal>(response.to_json().to_string())
     };

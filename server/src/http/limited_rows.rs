@@ -9,34 +9,15 @@ use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use gristmill_queries::sql::{CountedBatch, CountedRows};
 use hyper::StatusCode;
-use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
+use super::audited_query::AuditedQuery;
 use super::query_workers::{QueryTask, unfinished};
 use super::refusal::{Refusal, Result};
-use super::tokens::Authority;
-
-/// The client and its query, for the audit log.
-#[derive(Debug, Clone)]
-pub(crate) struct AuditedQuery {
-    /// Name of the token.
-    pub(crate) token: String,
-    /// SHA-256 of the query's text, in hexadecimal digits.
-    pub(crate) sha256: String,
-}
-
-impl AuditedQuery {
-    pub(crate) fn new(authority: &Authority, query: &str) -> AuditedQuery {
-        AuditedQuery {
-            token: authority.name.clone(),
-            sha256: hex::encode(Sha256::digest(query.as_bytes())),
-        }
-    }
-}
 
 /// The rows of a running query, which its threads compute. When this is dropped, the query ends at
 /// its next pause, and its slot is free again.
@@ -207,7 +188,7 @@ impl LimitedRows {
     /// Counts the rows, and records many of them in the audit log.
     pub(crate) async fn count(&mut self) {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self.server.count_rows(self.sent, &self.audited).await;
+            self.server.record_rows(self.sent, &self.audited).await;
         }
     }
 }
@@ -251,7 +232,7 @@ impl RowQueue {
 impl Drop for LimitedRows {
     fn drop(&mut self) {
         if self.sent > 0 && !self.is_counted {
-            drop(self.server.count_dropped_rows(self.sent, &self.audited));
+            drop(self.server.count_rows(self.sent, &self.audited));
         }
     }
 }

@@ -8,7 +8,8 @@
 //! | `tokens` | Who may query, and what do they see? |
 //! | `admission` | Which query runs now, waits, or is refused? |
 //! | `query_workers` | On which threads do queries run? |
-//! | `limited_rows` | When does a running query end, and what is recorded of it? |
+//! | `limited_rows` | When does a running query end? |
+//! | `audited_query` | What does an entry in the audit log contain of a query and its client? |
 //! | `bulk_reads` | How are answers with many rows recorded in the audit log? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `refusal` | What does a request get that isn't answered? |
@@ -20,6 +21,7 @@
 
 mod admission;
 mod bulk_reads;
+mod audited_query;
 mod endpoints;
 mod in_process;
 mod limited_rows;
@@ -53,13 +55,14 @@ use crate::tls::Tls;
 use admission::Admission;
 use bulk_reads::{BulkReads, PendingEntry};
 use metrics::{Gauges, Metrics};
+use audited_query::AuditedQuery;
 use query_workers::QueryWorkers;
 use refusal::Body;
 use report_page::ReportPages;
 
 pub use admission::QueryLimits;
 pub use in_process::{AnswerError, AnsweredRows};
-pub(crate) use limited_rows::AuditedQuery;
+pub use audited_query::AuditKey;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 #[cfg(feature = "flight")]
 pub(crate) use {
@@ -91,6 +94,8 @@ pub struct HttpOptions {
     pub audit_rows: u64,
 }
 
+    /// Key of the digests of queries there; with `None` the entries have none.
+    pub audit_key: Option<AuditKey>,
 /// Reason why a server can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -253,23 +258,23 @@ impl Server {
         tokens.is_none_or(|tokens| tokens.is_current(authority))
     }
 
-    /// Counts the rows of an answer, and records many of them in the audit log.
-    async fn count_rows(&self, rows: u64, audited: &AuditedQuery) {
-        if let Some(entry) = self.count_dropped_rows(rows, audited) {
+    /// Returns what the audit log will have of a query and its client.
+    pub(crate) fn audited(&self, authority: &Authority, query: &str) -> AuditedQuery {
+        AuditedQuery::new(authority, query, self.options.audit_key.as_ref())
+    }
+
+    /// Counts the rows of an answer. If they are many, waits until the audit log has an entry.
+    async fn record_rows(&self, rows: u64, audited: &AuditedQuery) {
+        if let Some(entry) = self.count_rows(rows, audited) {
             entry.written().await;
         }
     }
 
-    /// Does the same for an answer that ended early, without waiting for the log. Returns the entry
-    /// if there is one.
-    fn count_dropped_rows(
-        &self,
-        rows: u64,
-        AuditedQuery { token, sha256 }: &AuditedQuery,
-    ) -> Option<PendingEntry> {
+    /// Counts the rows of an answer. If they are many, returns the entry in the audit log, which is
+    /// written whether anybody waits for it or not.
+    fn count_rows(&self, rows: u64, audited: &AuditedQuery) -> Option<PendingEntry> {
         self.metrics.add_rows(rows);
-        let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
-        (rows > self.options.audit_rows).then(|| self.bulk_reads.add(details))
+        (rows > self.options.audit_rows).then(|| self.bulk_reads.add(audited.entry(rows)))
     }
 
     /// Starts `work`, which sends an answer and records it in the audit log.

@@ -17,7 +17,6 @@ use tokio::time::{Instant, timeout_at};
 use super::Server;
 use super::admission::too_long;
 use super::endpoints::GRACE;
-use super::limited_rows::AuditedQuery;
 use super::refusal::{Body, Refusal, Result, text_response};
 use super::tokens::Authority;
 use crate::newest_lake::LakeSnapshot;
@@ -90,8 +89,8 @@ pub(super) async fn report_page(
     authority: &Authority,
 ) -> Result<Response<Body>> {
     let page = current_page(server, &authority.confinement).await?;
-    let audited = AuditedQuery::new(authority, REQUEST);
-    server.count_rows(page.rows, &audited).await;
+    let audited = server.audited(authority, REQUEST);
+    server.record_rows(page.rows, &audited).await;
     let mut response = text_response(StatusCode::OK, "text/html; charset=utf-8", page.html);
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -214,6 +213,7 @@ mod tests {
                 queued: 8,
             },
             audit_rows: 1_000,
+            audit_key: None,
         };
         let newest = NewestLake::new(lake.clone(), SqlOptions::default());
         Server::new(newest.await.unwrap(), options).await.unwrap()

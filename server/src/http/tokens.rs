@@ -52,7 +52,7 @@ struct TokenFile {
 /// The authority of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// Name of the token, for logs.
+    /// Name of the token, for messages. It may be that of a person, so the lake doesn't have it.
     pub name: String,
     /// What it sees.
     pub confinement: Confinement,
@@ -64,7 +64,17 @@ pub struct Authority {
     expires: Option<DateTime<FixedOffset>>,
 }
 
+/// Length of the id of a token in hexadecimal digits: enough to distinguish tokens, and not the
+/// whole of what a server compares with.
+const ID_DIGITS: usize = 16;
+
 impl Authority {
+    /// Returns the id of the token: the beginning of its SHA-256, which is in the file of tokens;
+    /// the name if there are no tokens.
+    pub(super) fn id(&self) -> &str {
+        self.sha256.get(..ID_DIGITS).unwrap_or(&self.name)
+    }
+
     /// Returns the authority of every process of this machine, if there are no tokens.
     pub(crate) fn local() -> Authority {
         Authority {

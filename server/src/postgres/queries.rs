@@ -34,7 +34,7 @@ use super::rows::{CountedAnswer, RowWriter, RunningQuery};
 use super::session::Session;
 use super::statements::{ClientStatement, parsed};
 use super::types::{Column, columns};
-use crate::http::{AuditedQuery, LimitedRows};
+use crate::http::LimitedRows;
 
 /// Answers the queries of a session.
 pub(super) struct Handler(Arc<Session>);
@@ -136,7 +136,7 @@ impl Session {
             Ok((rows.map_err(query_error)?, permit))
         });
         let (rows, permit) = started.await?;
-        let audited = AuditedQuery::new(self.authority()?, text);
+        let audited = self.server().audited(self.authority()?, text);
         Ok(LimitedRows::new(
             Arc::clone(self.server()),
             rows,

@@ -207,6 +207,7 @@ async fn served(lake: TestLake, tokens: &str) -> ServedLake {
         limits,
         // No statement of a run changes the lake.
         audit_rows: u64::MAX,
+        audit_key: None,
     };
     let server = Server::new(newest.expect("a lake"), options).await;
     ServedLake {

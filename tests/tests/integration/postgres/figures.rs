@@ -36,6 +36,7 @@ async fn served(lake: &TestLake, limits: QueryLimits) -> (Client, SocketAddr) {
         allow_writes: false,
         limits,
         audit_rows: 1_000_000,
+        audit_key: None,
     };
     let newest = NewestLake::new(lake.lake.clone(), SqlOptions::default());
     let server = Server::new(newest.await.unwrap(), options).await.unwrap();
