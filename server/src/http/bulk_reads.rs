@@ -3,9 +3,12 @@
 //! One task writes them, those of several answers in one commit, so that an answer that is
 //! cancelled takes no entry with it. The log is left to other processes most of the time.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use gristmill_engine::lake::Lake;
 use serde_json::Value as JsonValue;
 use tokio::runtime::Handle;
@@ -23,10 +26,24 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// An answer waits no longer for its entry, which is written later then.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// Where entries are written: the audit log of a lake.
+trait EntryLog: Send {
+    /// Writes entries in one commit. Returns the reason if it can't.
+    fn write_all(&mut self, entries: Vec<JsonValue>) -> BoxFuture<'_, Result<(), String>>;
+}
+
+impl EntryLog for Lake {
+    fn write_all(&mut self, entries: Vec<JsonValue>) -> BoxFuture<'_, Result<(), String>> {
+        let recorded = self.record_all("bulk_read", entries);
+        recorded
+            .map(|recorded| recorded.map_err(|error| error.to_string()))
+            .boxed()
+    }
+}
+
 /// The entries of a server.
 pub(super) struct BulkReads {
-    /// Handle for the audit log.
-    lake: tokio::sync::Mutex<Lake>,
+    log: tokio::sync::Mutex<Box<dyn EntryLog>>,
     queue: Mutex<Queue>,
     writer: Mutex<JoinSet<()>>,
     /// That of the server: answers may be dropped outside of it.
@@ -64,8 +81,12 @@ impl PendingEntry {
 impl BulkReads {
     /// Returns those of a server of `lake`, which runs in the current runtime.
     pub(super) fn of(lake: Lake) -> BulkReads {
+        BulkReads::in_log(Box::new(lake))
+    }
+
+    fn in_log(log: Box<dyn EntryLog>) -> BulkReads {
         BulkReads {
-            lake: tokio::sync::Mutex::new(lake),
+            log: tokio::sync::Mutex::new(log),
             queue: Mutex::new(Queue {
                 waiting: Vec::new(),
                 has_writer: false,
@@ -121,16 +142,14 @@ impl BulkReads {
         }
     }
 
-    /// Writes entries, to the messages of the program if the audit log can't be written.
+    /// Writes entries, to the messages of the program if the audit log can't be written. A panic
+    /// doesn't end the task that writes, for which later entries would wait.
     async fn record(&self, waiting: Vec<UnwrittenEntry>) {
         let entries: Vec<JsonValue> = waiting.iter().map(|entry| entry.details.clone()).collect();
-        let recorded = self
-            .lake
-            .lock()
-            .await
-            .record_all("bulk_read", entries)
-            .await;
-        if let Err(error) = recorded {
+        let mut log = self.log.lock().await;
+        let written = async { log.write_all(entries).await };
+        let written = AssertUnwindSafe(written).catch_unwind().await;
+        if let Err(error) = written.unwrap_or_else(|_| Err("a panic".to_owned())) {
             for UnwrittenEntry { details, .. } in &waiting {
                 tracing::error!(%error, %details, "a bulk read can't be recorded in the audit log");
             }
@@ -153,6 +172,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A log that panics at the first entry, and takes all others.
+    struct FaultyLog {
+        is_first: bool,
+        written: Arc<Mutex<Vec<JsonValue>>>,
+    }
+
+    impl EntryLog for FaultyLog {
+        fn write_all(&mut self, entries: Vec<JsonValue>) -> BoxFuture<'_, Result<(), String>> {
+            assert!(!std::mem::take(&mut self.is_first), "the first entry");
+            self.written.lock().unwrap().extend(entries);
+            async { Ok(()) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn entries_after_a_panic_are_written_and_their_answers_do_not_wait() {
+        let written = Arc::default();
+        let log = FaultyLog {
+            is_first: true,
+            written: Arc::clone(&written),
+        };
+        let reads = Arc::new(BulkReads::in_log(Box::new(log)));
+        for rows in [1, 2, 3] {
+            let entry = reads.add(json!({ "rows": rows }));
+            timeout(MAX_WAIT / 2, entry.written()).await.unwrap();
+        }
+        reads.finish().await;
+        let expected = [json!({ "rows": 2 }), json!({ "rows": 3 })];
+        assert_eq!(*written.lock().unwrap(), expected);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn entries_are_written_whether_their_answers_wait_or_not() {
