@@ -11,7 +11,7 @@ use gristmill_queries::sql::{
     Confinement, DataFusionError, SessionContext, SqlOptions, confined_context, lake_context,
     newer_context,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Age of a version after which a request looks for a newer one, while others still get it. The
 /// look-up reads the logs of the lake's tables.
@@ -35,12 +35,15 @@ pub struct LakeSnapshot {
 }
 
 /// The newest version of a lake.
-pub struct NewestLake {
+pub struct NewestLake(Arc<LakeVersions>);
+
+/// What requests and the tasks of their look-ups share.
+struct LakeVersions {
     options: SqlOptions,
     current: Box<dyn CurrentSnapshot>,
     checked: RwLock<LastLookUp>,
-    /// Locked by the one request that looks for a newer version.
-    look_up: Mutex<()>,
+    /// Locked while somebody looks for a newer version.
+    look_up: Arc<Mutex<()>>,
 }
 
 /// The result of the last look-up.
@@ -84,7 +87,7 @@ pub enum SnapshotError {
     /// The query context can't be created.
     #[error("the lake can't be queried: {0}")]
     Context(#[from] DataFusionError),
-    /// A request that has looked for a newer version at the same time met this.
+    /// Another look-up met this, or that of this request panicked.
     #[error("{0}")]
     OfOther(String),
 }
@@ -141,15 +144,15 @@ impl NewestLake {
         let begun = Instant::now();
         let context = lake_context(&lake, &options).await?;
         let first = LakeSnapshot::of(lake, context, &options);
-        Ok(NewestLake {
+        Ok(NewestLake(Arc::new(LakeVersions {
             options,
             current: Box::new(RwLock::new(Arc::new(first))),
             checked: RwLock::new(LastLookUp {
                 at: begun,
                 failed: None,
             }),
-            look_up: Mutex::default(),
-        })
+            look_up: Arc::default(),
+        })))
     }
 
     /// Returns a version that was the newest at most a second before this was called. Looks for a
@@ -158,30 +161,26 @@ impl NewestLake {
     /// # Errors
     /// [`SnapshotError`] if there is a newer version that can't be read.
     pub async fn snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let called = Instant::now();
+        let (called, versions) = (Instant::now(), &self.0);
         let age = |checked: Instant| called.saturating_duration_since(checked);
-        let (_alone, most) = match age(self.checked().at) {
-            young if young < REFRESH_AGE => return Ok(self.current.get()),
-            young if young < MAX_AGE => match self.look_up.try_lock() {
+        let look_up = Arc::clone(&versions.look_up);
+        let (alone, most) = match age(versions.checked().at) {
+            young if young < REFRESH_AGE => return Ok(versions.current.get()),
+            young if young < MAX_AGE => match look_up.try_lock_owned() {
                 Ok(alone) => (alone, REFRESH_AGE),
-                Err(_) => return Ok(self.current.get()),
+                Err(_) => return Ok(versions.current.get()),
             },
-            _ => (self.look_up.lock().await, MAX_AGE),
+            _ => (look_up.lock_owned().await, MAX_AGE),
         };
         // Another request may have looked meanwhile.
-        match self.checked() {
-            checked if age(checked.at) < most => Ok(self.current.get()),
+        match versions.checked() {
+            checked if age(checked.at) < most => Ok(versions.current.get()),
             LastLookUp {
                 failed: Some((begun, cause)),
                 ..
             } if age(begun) < most => Err(SnapshotError::OfOther(cause)),
-            _ => self.reload().await,
+            _ => self.reload(alone).await,
         }
-    }
-
-    fn checked(&self) -> LastLookUp {
-        let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
-        checked.clone()
     }
 
     /// Returns the newest version, including commits of the last second.
@@ -189,11 +188,33 @@ impl NewestLake {
     /// # Errors
     /// Like [`NewestLake::snapshot`].
     pub async fn latest_snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let _alone = self.look_up.lock().await;
-        self.reload().await
+        let alone = Arc::clone(&self.0.look_up).lock_owned().await;
+        self.reload(alone).await
     }
 
-    /// Looks for a newer version, and returns the newest. Requests do this one after another.
+    /// Looks for a newer version, and returns the newest. Requests do this one after another, but
+    /// in a task of its own: others need the result of a request that ends before its look-up, such
+    /// as a check of the server's health.
+    async fn reload(&self, alone: OwnedMutexGuard<()>) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let versions = Arc::clone(&self.0);
+        let look_up = tokio::spawn(async move {
+            let newest = versions.reload().await;
+            drop(alone);
+            newest
+        });
+        look_up
+            .await
+            .unwrap_or_else(|error| Err(SnapshotError::OfOther(error.to_string())))
+    }
+}
+
+impl LakeVersions {
+    fn checked(&self) -> LastLookUp {
+        let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
+        checked.clone()
+    }
+
+    /// Looks for a newer version, notes when and whether it succeeded, and returns the newest.
     async fn reload(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
         let begun = Instant::now();
         let newest = self.look().await;
@@ -252,11 +273,31 @@ mod tests {
         let before = newest.snapshot().await.unwrap();
         assert_ne!(before.versions, written);
         let pause = Duration::from_secs(10);
-        newest.checked.write().unwrap().at = Instant::now().checked_sub(pause).unwrap();
+        newest.0.checked.write().unwrap().at = Instant::now().checked_sub(pause).unwrap();
         let (one, two) = tokio::join!(newest.snapshot(), newest.snapshot());
         for snapshot in [one.unwrap(), two.unwrap()] {
             assert_eq!(snapshot.versions, written);
         }
+    }
+
+    #[tokio::test]
+    async fn a_look_up_ends_although_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let lake = Lake::open_or_create(&place).await.unwrap();
+        let newest = NewestLake::new(lake, SqlOptions::default());
+        let newest = newest.await.unwrap();
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        newest.0.checked.write().unwrap().at = long_ago;
+        let request = tokio::time::timeout(Duration::ZERO, newest.snapshot());
+        assert!(request.await.is_err());
+        let looked = async {
+            while newest.0.checked().at == long_ago {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let end = Duration::from_secs(20);
+        tokio::time::timeout(end, looked).await.unwrap();
     }
 
     #[tokio::test]
@@ -267,9 +308,9 @@ mod tests {
         let newest = NewestLake::new(lake, SqlOptions::default());
         let newest = Arc::new(newest.await.unwrap());
         let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
-        newest.checked.write().unwrap().at = long_ago;
+        newest.0.checked.write().unwrap().at = long_ago;
         // A look-up takes longer than versions are young.
-        let alone = newest.look_up.lock().await;
+        let alone = newest.0.look_up.lock().await;
         let waiting: Vec<_> = (0..5)
             .map(|_| {
                 let newest = Arc::clone(&newest);
@@ -281,15 +322,15 @@ mod tests {
             at: Instant::now().checked_sub(REFRESH_AGE).unwrap(),
             failed: None,
         };
-        *newest.checked.write().unwrap() = checked.clone();
+        *newest.0.checked.write().unwrap() = checked.clone();
         drop(alone);
         for waiting in waiting {
             waiting.await.unwrap().unwrap();
         }
-        assert_eq!(newest.checked().at, checked.at);
+        assert_eq!(newest.0.checked().at, checked.at);
         // They also share its failure.
         let failed = (Instant::now(), "no lake".to_owned());
-        *newest.checked.write().unwrap() = LastLookUp {
+        *newest.0.checked.write().unwrap() = LastLookUp {
             at: long_ago,
             failed: Some(failed),
         };
