@@ -7,6 +7,7 @@
 //! | `calls` | Which answers do calls of Flight get that Flight SQL doesn't define? |
 //! | `service` | What does each call of Flight SQL answer? |
 //! | `statements` | How is a statement planned, run and sent as columns? |
+//! | `sent_columns` | In which types are columns sent? |
 //! | `handle` | What is in a ticket and in the handle of a prepared statement? |
 //! | `parameters` | Which parameters has a statement, and which values are bound to them? |
 //! | `bound_row` | How are the bytes of these values decoded? |
@@ -28,6 +29,7 @@ mod failure;
 mod guarded_calls;
 mod handle;
 mod parameters;
+mod sent_columns;
 mod server_info;
 mod service;
 mod statements;

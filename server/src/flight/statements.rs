@@ -10,6 +10,7 @@ use arrow_flight::FlightData;
 use arrow_flight::encode::{DictionaryHandling, FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
+use futures::future::ready;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use gristmill_queries::cal::Bindings;
 use gristmill_queries::sql::{CountedRows, DataFusionError, SessionContext, plan_query};
@@ -19,6 +20,7 @@ use super::catalog::{FoundTable, tables};
 use super::failure::{counted_as, refused};
 use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
+use super::sent_columns::{hydrated, hydrated_schema};
 use crate::http::{Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context};
 
 /// Largest message with rows in bytes, as most clients accept; larger are single rows only.
@@ -224,23 +226,19 @@ fn sent(
     schema: SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
 ) -> FlightStream {
-    encoder(schema, batches).map_err(Status::from).boxed()
+    encoder(&schema, batches).map_err(Status::from).boxed()
 }
 
-/// Returns the encoder of rows, which sends dictionaries as their values. Rows without dictionaries
-/// are sent as they are: the encoder can't make the same lists of JSON values again.
+/// Returns the encoder of rows, which sends dictionaries as their values.
 fn encoder(
-    schema: SchemaRef,
+    schema: &SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
 ) -> FlightDataEncoder {
-    let is_dictionary = |field: &&Field| matches!(field.data_type(), DataType::Dictionary(..));
-    let dictionaries = match schema.flattened_fields().iter().any(is_dictionary) {
-        true => DictionaryHandling::Hydrate,
-        false => DictionaryHandling::Resend,
-    };
+    let batches = batches.and_then(|batch| ready(hydrated(&batch).map_err(FlightError::from)));
     FlightDataEncoderBuilder::new()
-        .with_schema(schema)
-        .with_dictionary_handling(dictionaries)
+        .with_schema(hydrated_schema(schema))
+        // There are none any more.
+        .with_dictionary_handling(DictionaryHandling::Resend)
         .with_max_flight_data_size(ROW_BYTES)
         .build(batches)
 }
@@ -248,6 +246,58 @@ fn encoder(
 /// Returns the columns with which rows of `schema` are sent, as they are announced to clients.
 pub(super) fn sent_schema(schema: &SchemaRef) -> SchemaRef {
     let no_rows = stream::empty::<Result<RecordBatch, FlightError>>();
-    let sent = encoder(Arc::clone(schema), no_rows).known_schema();
+    let sent = encoder(schema, no_rows).known_schema();
     sent.unwrap_or_else(|| Arc::clone(schema))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, AsArray};
+    use arrow::datatypes::Int64Type;
+    use arrow::util::pretty::pretty_format_columns;
+    use arrow_flight::decode::FlightRecordBatchStream;
+    use gristmill_queries::sql::{SqlOptions, bare_context};
+
+    use super::*;
+
+    /// Returns the only batch of a query, and the same as a client gets it.
+    async fn sent_and_received(query: &str) -> (RecordBatch, RecordBatch) {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        let query = plan_query(&context, query).await.unwrap();
+        let sent = query.collect().await.unwrap().remove(0);
+        let messages = encoder(&sent.schema(), stream::iter([Ok(sent.clone())]));
+        let received = FlightRecordBatchStream::new_from_flight_data(messages);
+        let received: Vec<RecordBatch> = received.try_collect().await.unwrap();
+        assert_eq!(received[0].schema(), sent_schema(&sent.schema()));
+        (sent, received[0].clone())
+    }
+
+    /// Returns the values of a column: the members of unions are announced without their marks.
+    fn shown(column: &ArrayRef) -> String {
+        let table = pretty_format_columns("values", &[Arc::clone(column)]);
+        table.unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn dictionaries_are_sent_next_to_lists_of_json_values() {
+        const LIST: &str = r#"make_array(json_get('{"a": [1]}', 'a'), json_get('{"a": 2}', 'a'))"#;
+        const DICTIONARY: &str = "arrow_cast('x', 'Dictionary(Int32, Utf8)')";
+        let (sent, received) =
+            sent_and_received(&format!("SELECT {DICTIONARY} AS d, {LIST} AS l")).await;
+        assert_eq!(received.column(0).as_string::<i32>().value(0), "x");
+        assert_eq!(shown(received.column(1)), shown(sent.column(1)));
+        let both = format!("SELECT named_struct('d', {DICTIONARY}, 'l', {LIST}) AS s");
+        let (sent, received) = sent_and_received(&both).await;
+        let [sent, received] = [&sent, &received].map(|batch| batch.column(0).as_struct());
+        assert_eq!(received.column(0).as_string::<i32>().value(0), "x");
+        assert_eq!(shown(received.column(1)), shown(sent.column(1)));
+    }
+
+    #[tokio::test]
+    async fn large_lists_are_sent_as_lists() {
+        let query = "SELECT arrow_cast([1, 2, 3], 'LargeList(Int64)') AS l";
+        let (_, received) = sent_and_received(query).await;
+        let list = received.column(0).as_list::<i32>().value(0);
+        assert_eq!(list.as_primitive::<Int64Type>().values(), &[1, 2, 3]);
+    }
 }

@@ -117,6 +117,8 @@ async fn the_announced_columns_are_those_that_are_sent() {
     for query in [
         "SELECT arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v",
         r#"SELECT make_array(json_get('{"a": [1]}', 'a'), json_get('{"a": 2}', 'a')) AS v"#,
+        r#"SELECT arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v,
+                  make_array(json_get('{"a": [1]}', 'a'), json_get('{"a": 2}', 'a')) AS w"#,
         "SELECT * FROM message_views",
         "SELECT * FROM grains",
     ] {
