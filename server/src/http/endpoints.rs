@@ -1,6 +1,5 @@
 //! The requests: authority, body, limits, answer.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use super::admission::too_long;
 use super::limited_rows::LimitedRows;
 use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
 use super::report_page::report_page;
+use super::request_head::{check_head, check_host};
 use super::rows::{RowBody, RowFormat};
 use super::tokens::{Authority, Scope, bearer_token, token_of_header};
 use crate::mcp::arguments::SearchArguments;
@@ -77,6 +77,7 @@ pub(super) async fn answer(
     server: Arc<Server>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>> {
+    check_head(&request)?;
     let path = name_of(request.uri().path());
     match (request.method(), path) {
         (&Method::GET | &Method::HEAD, "/healthz") => {
@@ -178,29 +179,6 @@ fn authority_of_browser(server: &Server, request: &Request<Incoming>) -> Result<
 
 fn authorization(request: &Request<Incoming>) -> Option<&str> {
     request.headers().get(header::AUTHORIZATION)?.to_str().ok()
-}
-
-/// Refuses requests without a token that name another host: a page in a browser on this machine
-/// could otherwise read the lake through a name that it points here.
-fn check_host(request: &Request<Incoming>) -> Result<()> {
-    let host = request.headers().get(header::HOST);
-    let host = host.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let authority = host.parse::<hyper::http::uri::Authority>().ok();
-    let name = authority.as_ref().map_or("", |authority| authority.host());
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    let is_local = name == "localhost"
-        || address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback());
-    match is_local {
-        true => Ok(()),
-        false => Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "HOST",
-            "without tokens, only requests to this machine by its local name are answered",
-            "Ask 127.0.0.1 or localhost, or start the server with --tokens.",
-        )),
-    }
 }
 
 /// Reads and parses the body of a request.

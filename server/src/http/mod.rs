@@ -13,6 +13,7 @@
 //! | `bulk_reads` | How are answers with many rows recorded in the audit log? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `refusal` | What does a request get that isn't answered? |
+//! | `request_head` | How large may the head of a request be, and which host does it name? |
 //! | `report_page` | Which page does a browser get? |
 //! | `metrics` | Which figures does the server have? |
 //!
@@ -20,8 +21,8 @@
 //! see [`confined_context`](gristmill_queries::sql::confined_context).
 
 mod admission;
-mod bulk_reads;
 mod audited_query;
+mod bulk_reads;
 mod endpoints;
 mod in_process;
 mod limited_rows;
@@ -29,6 +30,7 @@ mod metrics;
 mod query_workers;
 mod refusal;
 mod report_page;
+mod request_head;
 mod rows;
 mod tokens;
 
@@ -53,16 +55,16 @@ use crate::connections::{HEAD_TIME, TimedStream, serve_connections, timed_stream
 use crate::newest_lake::{NewestLake, SnapshotError};
 use crate::tls::Tls;
 use admission::Admission;
+use audited_query::AuditedQuery;
 use bulk_reads::{BulkReads, PendingEntry};
 use metrics::{Gauges, Metrics};
-use audited_query::AuditedQuery;
 use query_workers::QueryWorkers;
 use refusal::Body;
 use report_page::ReportPages;
 
 pub use admission::QueryLimits;
-pub use in_process::{AnswerError, AnsweredRows};
 pub use audited_query::AuditKey;
+pub use in_process::{AnswerError, AnsweredRows};
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 #[cfg(feature = "flight")]
 pub(crate) use {
@@ -77,8 +79,8 @@ pub(crate) use {
     refusal::Refusal,
 };
 
-/// Bytes that a connection buffers, and so of the head of a request at most: a client without a
-/// token can have the server hold no more.
+/// Bytes that a connection buffers, and of the head of a request at most: a client without a token
+/// can have the server hold no more than twice as many.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Settings of a server.
@@ -92,10 +94,10 @@ pub struct HttpOptions {
     pub limits: QueryLimits,
     /// An answer with more rows is recorded in the audit log.
     pub audit_rows: u64,
-}
-
     /// Key of the digests of queries there; with `None` the entries have none.
     pub audit_key: Option<AuditKey>,
+}
+
 /// Reason why a server can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
