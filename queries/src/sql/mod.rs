@@ -246,7 +246,7 @@ pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use session_limits::with_small_batches;
-pub use shared_memory::{SharedMemory, is_memory_of_others};
+pub use shared_memory::{SharedMemory, is_memory_of_others, is_shared_limit};
 pub(crate) use shared_rows::{read_consents_once, register_shared_rows, share_view};
 pub use size_limits::is_fixed_limit;
 pub(crate) use spilling_joins::is_exhausted;

@@ -31,11 +31,24 @@ const SHARED_PART: usize = 2;
 /// The beginning of the message of a query that fails because of others.
 const OTHERS_USE_MEMORY: &str = "other queries use the memory";
 
-/// Returns true if `error` is a lack of memory that other queries hold, not the limit of the query
+/// The beginning of the message of a query that needs more than all have together.
+const MORE_THAN_ALL: &str = "the memory of all queries is too small for this one";
+
+/// Returns true if `error` is a lack of memory that other queries hold, not a limit of the query
 /// itself. It may succeed later.
 pub fn is_memory_of_others(error: &DataFusionError) -> bool {
+    is_exhausted_with(error, OTHERS_USE_MEMORY)
+}
+
+/// Returns true if `error` is a lack of the memory that all queries share, which the query would
+/// also meet alone: it doesn't succeed later.
+pub fn is_shared_limit(error: &DataFusionError) -> bool {
+    is_exhausted_with(error, MORE_THAN_ALL)
+}
+
+fn is_exhausted_with(error: &DataFusionError, beginning: &str) -> bool {
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(message) => message.starts_with(OTHERS_USE_MEMORY),
+        DataFusionError::ResourcesExhausted(message) => message.starts_with(beginning),
         _ => false,
     }
 }
@@ -195,8 +208,14 @@ impl MemoryPool for QueryPool {
         let more = self.beyond_share().saturating_sub(*borrowed);
         if !self.memory.common.borrow(more) {
             self.own.shrink(reservation, additional);
+            // What the query would lack if nobody else had borrowed anything.
+            let is_too_large = borrowed.saturating_add(more) > self.memory.common.size;
+            let cause = match is_too_large {
+                true => MORE_THAN_ALL,
+                false => OTHERS_USE_MEMORY,
+            };
             return Err(DataFusionError::ResourcesExhausted(format!(
-                "{OTHERS_USE_MEMORY}: {} needs another {additional} bytes, and {} are left",
+                "{cause}: {} needs another {additional} bytes, and {} are left",
                 reservation.consumer().name(),
                 self.memory.common.left(),
             )));
@@ -255,16 +274,25 @@ mod tests {
         // Two of its own, eight of the rest.
         large.try_grow(10 * MEBIBYTE).unwrap();
         let refused = large.try_grow(1).unwrap_err();
-        assert!(is_memory_of_others(&refused), "{refused}");
+        // Nobody else has borrowed: it would need more than there is.
+        assert!(is_shared_limit(&refused), "{refused}");
         assert!(
             refused.to_string().contains("large needs another 1 bytes"),
             "{refused}"
         );
         small.try_grow(2 * MEBIBYTE).unwrap();
-        assert!(small.try_grow(1).is_err());
+        let refused = small.try_grow(1).unwrap_err();
+        assert!(is_memory_of_others(&refused), "{refused}");
         large.shrink(MEBIBYTE);
         small.try_grow(MEBIBYTE).unwrap();
         assert_eq!(memory.common.left(), 0);
+        // Of two who have borrowed, each may get more when the other returns some.
+        for either in [&large, &small] {
+            let refused = either.try_grow(1).unwrap_err();
+            assert!(is_memory_of_others(&refused), "{refused}");
+        }
+        let refused = small.try_grow(8 * MEBIBYTE).unwrap_err();
+        assert!(is_shared_limit(&refused), "{refused}");
         // Growth that can't fail counts, and is returned.
         small.grow(3 * MEBIBYTE);
         drop((large, small));

@@ -7,7 +7,8 @@ use gristmill_engine::error::{EngineError, is_of_columnar_file};
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::pages::PageError;
 use gristmill_queries::sql::{
-    DataFusionError, HiddenCause, is_fixed_limit, is_memory_of_others, user_message,
+    DataFusionError, HiddenCause, is_fixed_limit, is_memory_of_others, is_shared_limit,
+    user_message,
 };
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -129,6 +130,13 @@ impl From<DataFusionError> for Refusal {
                 "BUSY",
                 "other queries use the memory of the server",
                 "Ask again later; the operator can raise --memory or lower --concurrent.",
+            ),
+            _ if is_shared_limit(&error) => Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "MEMORY_LIMIT",
+                "the query needs more memory than the server has for one",
+                "Select fewer columns or rows; the operator can raise --memory or lower \
+                 --concurrent.",
             ),
             _ if is_fixed_limit(&error) => Refusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -257,6 +265,14 @@ mod tests {
         let others = || DataFusionError::ResourcesExhausted(others.to_owned());
         assert!(is_memory_of_others(&others()));
         assert_eq!(status(others().into()), StatusCode::SERVICE_UNAVAILABLE);
+        let alone = "the memory of all queries is too small for this one: a sort needs 1 bytes";
+        let alone = || DataFusionError::ResourcesExhausted(alone.to_owned());
+        assert!(is_shared_limit(&alone()));
+        let alone = [Refusal::from(alone()), ExecutionError::from(alone()).into()];
+        for (refusal, code) in alone.into_iter().zip(["MEMORY_LIMIT", "CAL-E030"]) {
+            assert_eq!(refusal.status, StatusCode::UNPROCESSABLE_ENTITY);
+            assert_eq!(refusal.text("code"), code);
+        }
         let lost = || EngineError::File {
             what: "can't read",
             path: "grains/a.parquet".to_owned(),
