@@ -141,11 +141,14 @@ const USAGE: &str = "
     FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
 
 /// Of messages with the same time, the ids ascend in the order of the conversation. Without OFFSET
-/// the planner drops the order of what a query reads from.
+/// the planner drops the order of what a query reads from, also where the query selects columns
+/// only.
 const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session \
                       ORDER BY created_at, message_id, content_address OFFSET 0";
 
-/// `thread(session_id)`: the messages of one session, oldest first.
+/// `thread(session_id)`: the messages of one session, oldest first. A query that does more than
+/// select columns must state this order again: its filters, for example, may read batches of rows
+/// in several partitions.
 #[derive(Debug)]
 struct ThreadFunction;
 

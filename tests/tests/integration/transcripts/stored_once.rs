@@ -288,9 +288,14 @@ async fn the_messages_of_a_thread_are_in_their_order() {
     lake.try_ingest(&files, &IngestOptions::default())
         .await
         .unwrap();
-    let found = lake.rows("SELECT content FROM thread('s')").await;
-    let found: Vec<String> = found.into_iter().flatten().collect();
-    assert_eq!(found, texts);
+    for more in [
+        "",
+        "WHERE role IS NOT NULL ORDER BY created_at, message_id, content_address",
+    ] {
+        let found = lake.rows(&format!("SELECT content FROM thread('s') {more}"));
+        let found: Vec<String> = found.await.into_iter().flatten().collect();
+        assert_eq!(found, texts, "{more}");
+    }
     let executor = lake.executor(patient_session(1_800_000_000_000)).await;
     for (statement, expected) in [
         (r#"RECALL events THREAD "s" LIMIT 50"#, texts.clone()),
