@@ -72,7 +72,7 @@ impl RestoredTexts {
 }
 
 impl PassThrough for RestoredTexts {
-    const NAME: &'static str = "RestoredExec";
+    const NAME: &'static str = "RestoredTextsExec";
 
     fn properties_over(&self, _: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
         Arc::clone(&self.properties)

@@ -150,7 +150,7 @@ async fn joins_of_wide_texts_have_the_same_rows_in_small_batches() {
                 let joined =
                     format!("SELECT * FROM {few} w {kind} JOIN {many} m ON m.n % 9 = w.v {filter}");
                 let (plan, batches) = run(&context, &joined).await.unwrap();
-                assert!(plan.contains("RestoredExec"), "{plan}");
+                assert!(plan.contains("RestoredTextsExec"), "{plan}");
                 assert_small(&batches, &joined);
                 let columns = match kind {
                     "LEFT SEMI" | "LEFT ANTI" => "v, b",
@@ -174,7 +174,7 @@ async fn a_join_keeps_the_types_and_the_order_of_its_rows() {
     let (_, expected) = run(&plain, query).await.unwrap();
     for context in [limited(), limited_with_merge_joins()] {
         let (plan, batches) = run(&context, query).await.unwrap();
-        assert!(plan.contains("RestoredExec"), "{plan}");
+        assert!(plan.contains("RestoredTextsExec"), "{plan}");
         assert_eq!(batches[0].schema(), expected[0].schema());
         assert_eq!(shown(&batches), shown(&expected));
     }
@@ -187,7 +187,7 @@ async fn a_filter_of_a_join_copies_a_wide_constant_for_few_rows() {
     let plain = bare_context(&SqlOptions::default()).unwrap();
     let (_, expected) = run(&plain, query).await.unwrap();
     let (plan, batches) = run(&limited(), query).await.unwrap();
-    assert!(plan.contains("RestoredExec"), "{plan}");
+    assert!(plan.contains("RestoredTextsExec"), "{plan}");
     assert_eq!(shown(&batches), shown(&expected));
 }
 

@@ -153,7 +153,7 @@ struct OperatorRows {
 }
 
 impl PassThrough for OperatorRows {
-    const NAME: &'static str = "CountedRowsExec";
+    const NAME: &'static str = "OperatorRowsExec";
 
     fn details(&self) -> Option<&'static str> {
         Some(match self.side {
