@@ -46,6 +46,7 @@ pub fn is_shared_limit(error: &DataFusionError) -> bool {
     is_exhausted_with(error, MORE_THAN_ALL)
 }
 
+/// Returns true if `error` is a lack of memory whose message begins with `beginning`.
 fn is_exhausted_with(error: &DataFusionError, beginning: &str) -> bool {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(message) => message.starts_with(beginning),

@@ -40,10 +40,12 @@ pub(super) fn hydrated(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(schema, columns, &rows)
 }
 
+/// Returns fields in the types in which they are sent.
 fn fields(fields: &Fields) -> Fields {
     fields.iter().map(field).collect()
 }
 
+/// Returns a field in the type in which it is sent.
 fn field(field: &FieldRef) -> FieldRef {
     let kind = data_type(field.data_type());
     match &kind == field.data_type() {

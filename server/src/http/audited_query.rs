@@ -47,6 +47,7 @@ pub(crate) struct AuditedQuery {
 }
 
 impl AuditedQuery {
+    /// Returns what the audit log will have of a `query` of `authority`.
     pub(super) fn new(authority: &Authority, query: &str, key: Option<&AuditKey>) -> AuditedQuery {
         AuditedQuery {
             token: authority.id().to_owned(),

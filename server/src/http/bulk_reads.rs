@@ -84,6 +84,7 @@ impl BulkReads {
         BulkReads::in_log(Box::new(lake))
     }
 
+    /// Returns those that are written to `log`.
     fn in_log(log: Box<dyn EntryLog>) -> BulkReads {
         BulkReads {
             log: tokio::sync::Mutex::new(log),
