@@ -13,6 +13,7 @@
 //! | `log`, `progress` | what is written to standard error while a command runs? |
 //! | `output`, `json_lines` | how are results written to standard output or to a file? |
 //! | `table`, `human_readable` | what are results for people? |
+//! | `audit_heads` | which heads did the audit log have at earlier times? |
 //! | `cell_text`, `csv_injection` | how are cells converted to text and to safe CSV? |
 //! | `requests` | how many requests did a command make to object stores? |
 

@@ -99,7 +99,9 @@ impl Destination {
                 found: TargetKind::StandardOutput,
             });
         }
-        if let Some(lake) = lake_of(&std::path::absolute(path)?) {
+        if !path.is_dir()
+            && let Some(lake) = lake_of(&std::path::absolute(path)?)
+        {
             return Err(io::Error::other(format!(
                 "it is among the files of the lake `{}`",
                 lake.display()

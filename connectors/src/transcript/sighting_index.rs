@@ -67,16 +67,18 @@ pub struct LineLocation {
 /// The preference of a sighting; the least is preferred.
 ///
 /// An answer comes before a resent message, one that states its response before others, the earlier
-/// before the later. At equal times it is the earlier line, so that what is appended to a file
-/// changes nothing, and then the digest of the line, so that names of files have no influence.
+/// before the later. Lines without a time are in the order of their file, so that what is appended
+/// to it changes nothing. At equal times the digest of the line decides, so that the order of
+/// reading has no influence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     kind: SightingKind,
     is_of_unknown: bool,
     micros: i64,
-    line: u64,
+    /// The number of a line without a time; 0 for others.
+    untimed_line: u64,
     digest: u64,
-    file: u32,
+    location: LineLocation,
     source: TimeSource,
     answer: Option<AnswerDigest>,
 }
@@ -94,24 +96,20 @@ impl Preference {
             kind,
             is_of_unknown: answer.is_none(),
             micros: time.micros(),
-            line: location.line,
+            untimed_line: match time.source() {
+                TimeSource::File => location.line,
+                _ => 0,
+            },
             digest,
-            file: location.file,
+            location,
             source: time.source(),
             answer,
         }
     }
 
-    fn location(&self) -> LineLocation {
-        LineLocation {
-            file: self.file,
-            line: self.line,
-        }
-    }
-
     /// Returns true if it could be preferred to `other` or equal it, if it is of some response.
     fn may_be_preferred_to(&self, other: &Preference) -> bool {
-        let order = |it: &Preference| (it.micros, it.line, it.digest, it.file);
+        let order = |it: &Preference| (it.micros, it.untimed_line, it.digest, it.location);
         match self.kind.cmp(&other.kind) {
             Ordering::Less => true,
             Ordering::Equal => other.is_of_unknown || order(self) <= order(other),
@@ -143,10 +141,10 @@ impl OtherAnswers {
         let known = self.by_answer.get(&answer).copied();
         if known.is_none_or(|known| found < known) {
             if let Some(known) = known {
-                self.by_location.remove(&known.location());
+                self.by_location.remove(&known.location);
             }
             self.by_answer.insert(answer, found);
-            self.by_location.insert(found.location(), answer);
+            self.by_location.insert(found.location, answer);
         }
         known.is_none()
     }
@@ -289,7 +287,7 @@ impl SightingIndex {
         location: LineLocation,
     ) -> bool {
         self.messages.get(position.digest()).is_some_and(|merged| {
-            merged.preferred.kind == kind && merged.preferred.location() == location
+            merged.preferred.kind == kind && merged.preferred.location == location
         })
     }
 
@@ -356,8 +354,8 @@ mod tests {
         let recorded = [
             (SightingKind::Resent, 5, 1, 1),
             (SightingKind::Answer, 9, 2, 2),
-            (SightingKind::Answer, 7, 2, 4),
             (SightingKind::Answer, 7, 3, 3),
+            (SightingKind::Answer, 7, 2, 4),
         ];
         let position = MessagePosition::start("a");
         for rotation in 0..recorded.len() {
@@ -383,7 +381,7 @@ mod tests {
                 let location = LineLocation { file: 0, line };
                 index.is_preferred(&position, SightingKind::Answer, location)
             };
-            assert!(is_preferred(3) && !is_preferred(4));
+            assert!(is_preferred(4) && !is_preferred(3));
             assert_eq!(index.len(), 1);
         }
     }
@@ -424,8 +422,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_to_a_file_at_the_same_time_is_not_preferred() {
-        let (time, position) = (Timestamp::from_seconds(5), MessagePosition::start("a"));
+    fn what_is_appended_to_a_file_without_times_is_not_preferred() {
+        let time = Timestamp::from_seconds(5).with_source(TimeSource::File);
+        let position = MessagePosition::start("a");
         // An answer that doesn't state its response gives way to the others.
         let lines = [None, Some("a"), Some("b"), Some("c")];
         for digests in [[0, 1, 2, 3], [3, 2, 1, 0]] {

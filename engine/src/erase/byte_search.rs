@@ -3,7 +3,7 @@
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
 //! Other files are searched as raw bytes. One that is of none of the lake's formats must be text,
-//! which is also searched decompressed if gzip or zstd has compressed it; it is a remnant otherwise.
+//! which is also searched decompressed if gzip or zstd has compressed it; else it is a remnant.
 //! The terms of a hexastore are concatenated without separators, so those of an intact one are
 //! searched one by one instead.
 //! Sealed cells are also searched opened, and compressed grains of segments also decompressed. Each

@@ -1,11 +1,12 @@
 //! Checking the audit log: the hash chain of its entries, and what the lake must have entries of.
 
+mod audit_head;
+
 use std::collections::{BTreeMap, HashSet};
 
 use gristmill_schemas::columns::AuditRow;
 
 use super::accept::{ACCEPTED, accepted_versions};
-use super::audit_head::AuditHead;
 use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
@@ -14,6 +15,8 @@ use super::stated_versions::StatedVersions;
 use super::{AUDIT, ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
+
+pub use audit_head::AuditHead;
 
 impl Lake {
     /// Verifies the chain of the audit log: every entry must exist once, and contain its own hash

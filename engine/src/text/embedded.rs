@@ -23,9 +23,9 @@ const MAX_READS: usize = 16;
 const MIN_TEXT: usize = 4;
 
 /// Reads the header of a text. Returns its length, and that of the text.
-type Header = fn(&[u8]) -> Option<(usize, usize)>;
+type LengthHeader = fn(&[u8]) -> Option<(usize, usize)>;
 
-const STRUCTURES: [Header; 4] = [cbor_header, message_pack_header, field_header, length_byte];
+const STRUCTURES: [LengthHeader; 4] = [cbor_header, message_pack_header, field_header, length_byte];
 
 /// Returns whether `bytes` contain anything other than text.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
@@ -77,7 +77,7 @@ impl Chain {
         &mut self,
         bytes: &[u8],
         mut at: usize,
-        header: Header,
+        header: LengthHeader,
         budget: &mut usize,
     ) -> Option<()> {
         let (mut starts, mut places) = (Vec::new(), Vec::new());

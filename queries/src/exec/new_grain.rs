@@ -15,8 +15,8 @@ use crate::cal::{CalError, Code};
 /// The field with the reason for a new version.
 pub(super) const JUSTIFICATION: &str = Field::SupersessionJustification.name();
 
-/// Fields that belong to one version. A new version doesn't inherit them: it is no disclosed copy of
-/// the original (OMS 1.3, section 10.4), and another actor may have invalidated the previous one
+/// Fields that belong to one version. A new version doesn't inherit them: it is no disclosed copy
+/// of the original (OMS 1.3, section 10.4), and another actor may have invalidated the previous one
 /// (section 6.1).
 const VERSION_FIELDS: [&str; 18] = [
     "created_at",

@@ -219,10 +219,12 @@ fn rewritten_input(exchanges: &[String]) -> (Vec<Json<'static>>, Vec<String>) {
     (items, notices)
 }
 
-/// Returns an exchange of OpenAI's Responses with the session `s`.
+/// Returns an exchange of OpenAI's Responses with the session `s`, at the second that the digit
+/// after the `r` of `id` states.
 fn responses_exchange(request: &str, id: &str, output: &str) -> String {
+    let second = id.trim_start_matches('r');
     format!(
-        r#"{{"provider":"openai","endpoint":"responses","session_id":"s","recorded_at":"2025-11-24T17:00:01Z","request":{{"model":"m",{request}}},"response":{{"id":"{id}","object":"response","model":"m","status":"completed","output":[{output}]}}}}"#
+        r#"{{"provider":"openai","endpoint":"responses","session_id":"s","recorded_at":"2025-11-24T17:00:0{second}Z","request":{{"model":"m",{request}}},"response":{{"id":"{id}","object":"response","model":"m","status":"completed","output":[{output}]}}}}"#
     )
 }
 

@@ -14,6 +14,7 @@
 //! | module | question |
 //! |---|---|
 //! | `fact` | which grain is a fact? |
+//! | `mem0_history` | in which order were the events of a memory of mem0? |
 //! | `mem0_graph` | which facts are in the graph of mem0? |
 //! | `langgraph_thread` | which messages of a thread does no earlier snapshot have? |
 //! | `version_chains` | which version of a fact supersedes which? |

@@ -136,8 +136,8 @@ fn has_content(body: &Json) -> bool {
 }
 
 /// Returns true if the response is an answer in the adapter's dialect, an error, or a stream
-/// without an event. With an HTTP status of an error any JSON is one: gateways, proxies and frameworks have
-/// forms of their own.
+/// without an event. With an HTTP status of an error any JSON is one: gateways, proxies and
+/// frameworks have forms of their own.
 pub fn has_readable_response(adapter: &dyn Adapter, exchange: &Exchange) -> bool {
     let is_error = |body: &Json| adapter.errors().read(body).is_some();
     match &exchange.response {

@@ -6,8 +6,8 @@
 //!
 //! Filters and exchanges pass their rows on as they come, and a `GatheredExec` above them gathers
 //! as many, but at most [`GATHERED_BYTES`]. Joins on equal columns read texts as views, which share
-//! their bytes, and a `RestoredTextsExec` above them makes texts again, of few rows at a time if they
-//! are wide. Keys and lists aren't views: a join that might gather too many bytes of them is
+//! their bytes, and a `RestoredTextsExec` above them makes texts again, of few rows at a time if
+//! they are wide. Keys and lists aren't views: a join that might gather too many bytes of them is
 //! refused.
 //!
 //! | module | question |

@@ -1,7 +1,7 @@
 //! The head of an audit log at an earlier time, kept outside of the lake.
 //!
-//! Whoever can write every file of a lake can set all of it back to an earlier state, which is then
-//! consistent. Only what is kept elsewhere shows that there were later entries.
+//! With the right to write every file of a lake, all of it can be set back to an earlier state,
+//! which is consistent. Only what is kept elsewhere shows that there were later entries.
 
 use chrono::{SecondsFormat, Utc};
 use gristmill_schemas::columns::AuditRow;
