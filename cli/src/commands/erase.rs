@@ -166,6 +166,7 @@ fn note_retained_texts(context: &CommandContext, erased: &ErasureReport) {
         let kinds: Vec<&str> = texts.kinds.iter().map(String::as_str).collect();
         let numbers: Vec<String> = texts.entries.iter().map(i64::to_string).collect();
         let place = match numbers.is_empty() {
+            true if texts.file.ends_with(".cose") => format!("the certificate `{}`", texts.file),
             true => format!("{} rows of `{}`", texts.rows, texts.file),
             false => format!("entry {} of the audit log", numbers.join(", ")),
         };

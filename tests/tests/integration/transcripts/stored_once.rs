@@ -1,12 +1,15 @@
 //! A conversation is stored once, in whatever order, files, threads and runs it is ingested.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_schemas::json::Json;
 use gristmill_tests::lake::{TestLake, patient_session};
+use gristmill_tests::sandbox::Sandbox;
 
 use super::recorded;
 
@@ -242,27 +245,23 @@ async fn equal_answers_of_different_responses_are_messages_of_their_own() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn equal_answers_that_a_log_without_times_gets_later_are_counted_once() {
-    for ids in [
-        ["a", "b", "c", "d"],
-        ["d", "c", "b", "a"],
-        ["b", "d", "a", "c"],
-    ] {
-        let line = |id| {
+#[test]
+fn equal_answers_that_a_log_without_times_gets_later_are_counted_once() {
+    for ids in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        let sandbox = Sandbox::new();
+        for (count, id) in (1..).zip(ids) {
             let line = answered(&["ping"], (id, "gpt-x", "pong"), 0);
-            line.replace(r#""recorded_at":"2026-01-01T00:00:00Z","#, "")
-        };
-        let lines = ids.map(line);
-        let mut lake = TestLake::new().await;
-        for count in 1..=lines.len() {
-            let bytes = lines[..count].join("\n") + "\n";
-            let files: [(&str, &[u8]); 1] = [("a.jsonl", bytes.as_bytes())];
-            let options = IngestOptions::default();
-            lake.try_ingest(&files, &options).await.unwrap();
-            let found = lake.rows("SELECT messages, input_tokens FROM usage").await;
-            let expected = [count.to_string(), (100 * count).to_string()];
-            assert_eq!(found, [expected], "{ids:?}");
+            let line = line.replace(r#""recorded_at":"2026-01-01T00:00:00Z","#, "");
+            // The file keeps its creation, which is the time of its lines.
+            let mut log = OpenOptions::new();
+            let log = log.create(true).append(true);
+            let mut log = log.open(sandbox.path("a.jsonl")).unwrap();
+            writeln!(log, "{line}").unwrap();
+            sandbox.run("lake", 0, &["ingest", "a.jsonl"]);
+            let query = "SELECT messages, input_tokens FROM usage";
+            let found = sandbox.run("lake", 0, &["sql", query]);
+            let expected = serde_json::json!([{"messages": count, "input_tokens": 100 * count}]);
+            assert_eq!(found, expected, "{ids:?}");
         }
     }
 }
