@@ -95,10 +95,10 @@ impl Night {
         let ingest = self.run(&["ingest", text(&old)?])?;
         fs::remove_dir_all(&old)?;
         let scan = self.run(&["scan", "--format", "json"])?;
-        Ok(vec![
-            ("build the lake".to_owned(), ingest),
-            ("scan everything".to_owned(), scan),
-        ])
+        let mut steps = Vec::new();
+        add(&mut steps, "build the lake", ingest);
+        add(&mut steps, "scan everything", scan);
+        Ok(steps)
     }
 
     fn generate(&self, folder: &Path, grains: u64, more: &[&str]) -> io::Result<Cost> {
@@ -126,7 +126,7 @@ impl Night {
             ),
             ("compact", &["compact"]),
         ] {
-            steps.push((name.to_owned(), self.run(words)?));
+            add(&mut steps, name, self.run(words)?);
         }
         self.ask(&mut steps)?;
         self.erase(&mut steps)?;
@@ -137,7 +137,7 @@ impl Night {
     fn ask(&self, steps: &mut Vec<Step>) -> io::Result<()> {
         for (name, question) in SQL {
             let cost = self.run(&["sql", "--format", "csv", question])?;
-            steps.push((format!("SQL: {name}"), cost));
+            add(steps, format!("SQL: {name}"), cost);
         }
         let subjects = self.names("subject", "beliefs", LOOKUPS)?;
         let users = self.names("user_id", "grains", LOOKUPS)?;
@@ -146,16 +146,18 @@ impl Night {
         for lookup in &lookups {
             cold = cold.then(self.run(&["cal", lookup])?);
         }
-        steps.push((format!("CAL: {LOOKUPS} look-ups, a process each"), cold));
-        steps.push((
-            format!("CAL: {LOOKUPS} look-ups, warm"),
-            self.warm(&lookups)?,
-        ));
+        add(
+            steps,
+            format!("CAL: {LOOKUPS} look-ups, a process each"),
+            cold,
+        );
+        let warm = self.warm(&lookups)?;
+        add(steps, format!("CAL: {LOOKUPS} look-ups, warm"), warm);
         let mut search = Cost::default();
         for words in SEARCHES {
             search = search.then(self.run(&["search", words])?);
         }
-        steps.push((format!("search: {} texts", SEARCHES.len()), search));
+        add(steps, format!("search: {} texts", SEARCHES.len()), search);
         Ok(())
     }
 
@@ -182,12 +184,12 @@ impl Night {
         let users = self.names("user_id", "grains", ERASED_PEOPLE + 1)?;
         let (one, others) = users.split_first().ok_or_else(|| missing("people"))?;
         let cost = self.run(&["erase", "--user", one, "--execute", "--exclusive"])?;
-        steps.push(("erase 1 person".to_owned(), cost));
+        add(steps, "erase 1 person", cost);
         let file = self.folder.join("people.csv");
         fs::write(&file, format!("user\n{}\n", others.join("\n")))?;
         let subjects = text(&file)?;
         let cost = self.run(&["erase", "--subjects", subjects, "--execute", "--exclusive"])?;
-        steps.push((format!("erase {} people", others.len()), cost));
+        add(steps, format!("erase {} people", others.len()), cost);
         Ok(())
     }
 
@@ -205,6 +207,18 @@ impl Night {
         }
         Ok(names)
     }
+}
+
+/// Adds a step and prints its costs to standard error, so that they aren't lost if a later one
+/// fails.
+fn add(steps: &mut Vec<Step>, name: impl Into<String>, cost: Cost) {
+    let name = name.into();
+    let Cost {
+        cpu, wall, peak, ..
+    } = cost;
+    let peak = peak / 1_000_000;
+    eprintln!("  {name}: {cpu:.2} s of processor time, {wall:.2} s, {peak} MB");
+    steps.push((name, cost));
 }
 
 fn missing(what: &str) -> io::Error {
