@@ -5,12 +5,14 @@ use arrow::compute::filter_record_batch;
 
 use super::Lake;
 use super::lake_file::LakeFile;
+use super::row_versions::RowVersions;
 use super::table::{Change, DataFile, Table};
 use crate::error::{Context, Result};
 use crate::segment::{RecordWriter, SegmentId};
 
 /// Rewrites the file `data` of a small table with the result of `edit` for each batch (and the
-/// number of its first row). Adds the exchange of the files to `change`.
+/// number of its first row). Adds the exchange of the files to `change`. Rows that stay are as old
+/// as they were: what an erasure blanks in them changes no state of a grain.
 pub(crate) async fn edit_file(
     lake: &Lake,
     table: &Table,
@@ -39,7 +41,12 @@ pub(crate) async fn edit_file(
         lake.location()
             .publish(scratch, &table.path_of(&name))
             .await?;
-        change.added.push(DataFile::new(name, written));
+        let versions = data.versions.clone();
+        let versions = versions.unwrap_or_else(|| RowVersions::added(None, table.version()));
+        change.added.push(DataFile {
+            versions: Some(versions),
+            ..DataFile::new(name, written)
+        });
     }
     Ok(())
 }
