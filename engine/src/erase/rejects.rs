@@ -135,7 +135,7 @@ impl RejectScanner<'_> {
         };
         self.matcher.match_grain(&grain, hits);
         if blob.len() < bytes.len() {
-            self.matcher.match_chunks(bytes, Reason::Mention, hits);
+            self.matcher.match_bytes(bytes, Reason::Mention, hits);
         }
         (self.rules.exemption_of(&grain, &address), false)
     }

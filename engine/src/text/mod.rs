@@ -5,23 +5,19 @@
 //! | this one | the text fields of each grain type |
 //! | [`words`](mod@words) | word segmentation, independent of language |
 //! | [`fold`], `confusables` | folding of spellings and of equivalent letters |
-//! | `embedded` | texts within binary values |
 //! | `encodings` | text in URL encoding, HTML entities, base64 or hex |
 //! | `name_pattern` | patterns for namespaces and tags |
 //! | `numbers` | numbers that are written in groups |
-//! | `undecorated` | text without control sequences and symbols |
 //! | [`bm25`] | BM25 scores |
 //!
 //! Everything here is a pure function over grains and texts; the sidecars are in [`crate::index`].
 
 pub mod bm25;
 pub(crate) mod confusables;
-pub(crate) mod embedded;
 pub(crate) mod encodings;
 pub mod fold;
 mod name_pattern;
 pub(crate) mod numbers;
-pub(crate) mod undecorated;
 pub mod words;
 
 use gristmill_schemas::grain::{

@@ -10,14 +10,10 @@ use crate::erase::decoded::{self, STRUCTURE};
 use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
 use crate::erase::patterns::{MAX_AFFIX, SUFFIXES};
-use crate::text::embedded::{each_embedded_text, is_binary};
 use crate::text::fold::is_unsegmented;
 
 use super::grain_texts::GrainTexts;
 use super::length_prefix::has_length_prefix;
-
-/// Number of bytes around a match in which a text in a binary value is recognised.
-const BINARY_BYTES: usize = 320;
 
 /// Bytes that are searched.
 pub(super) struct SearchedText<'b> {
@@ -131,41 +127,12 @@ impl<'b> SearchedText<'b> {
         let closes = || closes(pattern, after) || self.ends_a_value(last_start, end);
         let has_dot = || !pattern.needs_dot || after.first() == Some(&b'.');
         let is_first = || !pattern.is_first || before.last() != Some(&b'.');
-        let original = (
-            self.normalized.original(start),
-            self.normalized.original(end),
-        );
         opens && has_dot() && is_first() && closes()
-            || has_length_prefix(self.raw, original.0, original.1)
-            || has_dot() && is_first() && self.is_in_binary(original, opens, closes)
-    }
-
-    /// Returns whether the match at `start..end` of the original, which may begin there if it
-    /// `opens` and end there if it `closes`, is delimited by the bounds of a text in a binary
-    /// value.
-    fn is_in_binary(
-        &self,
-        (start, end): (usize, usize),
-        opens: bool,
-        closes: impl Fn() -> bool,
-    ) -> bool {
-        let around = start.saturating_sub(BINARY_BYTES)..(end + BINARY_BYTES).min(self.raw.len());
-        if !self.raw.get(around.clone()).is_some_and(is_binary) {
-            return false;
-        }
-        let Some(gap) = self.texts().gap_around(start) else {
-            return false;
-        };
-        let (from, to) = (around.start.max(gap.start), around.end.min(gap.end));
-        let around = self.raw.get(from..to).unwrap_or_default();
-        let mut is_delimited = false;
-        each_embedded_text(around, |place, _| {
-            let (first, last) = (from + place.start, from + place.end);
-            let is_within = first <= start && end <= last;
-            let (begins, ends) = (opens || first == start, || closes() || last == end);
-            is_delimited = is_delimited || is_within && begins && ends();
-        });
-        is_delimited
+            || has_length_prefix(
+                self.raw,
+                self.normalized.original(start),
+                self.normalized.original(end),
+            )
     }
 
     /// Returns whether a match at `start..end` may begin after the bytes `before`.
@@ -177,7 +144,6 @@ impl<'b> SearchedText<'b> {
         };
         !continues
             || pattern.affixes && has_prefix(before)
-            || pattern.in_underscores && before.last() == Some(&b'_')
             || self.begins_a_value(start, end - start)
     }
 
@@ -251,11 +217,7 @@ fn closes(pattern: &GappedPattern, after: &[u8]) -> bool {
     let continues = continues(pattern, letter_after(after), || {
         letter_after(after.get(1..)?)
     });
-    let takes_underscore = pattern.in_underscores || pattern.is_email;
-    !continues
-        || is_length(after)
-        || pattern.affixes && has_suffix(after)
-        || takes_underscore && after.first() == Some(&b'_')
+    !continues || is_length(after) || pattern.affixes && has_suffix(after)
 }
 
 /// Returns whether `letter`, which is next to a match, and the `next` one are part of the same word

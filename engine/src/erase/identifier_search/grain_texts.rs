@@ -45,23 +45,6 @@ impl GrainTexts {
         self.0.get(at)
     }
 
-    /// Returns the bytes around `at` that are between two texts, without the last byte, which is of
-    /// the header of the second. Returns `None` if `at` is in a text.
-    pub(super) fn gap_around(&self, at: usize) -> Option<Range<usize>> {
-        let next = self.0.partition_point(|text| text.start <= at);
-        let before = next.checked_sub(1).and_then(|before| self.0.get(before));
-        let start = before.map_or(0, |text| text.end);
-        let end = self.0.get(next).map_or(usize::MAX, |text| text.start - 1);
-        (start <= at).then_some(start..end)
-    }
-
-    /// Returns the text that contains the byte at `at`.
-    pub(super) fn around(&self, at: usize) -> Option<&Range<usize>> {
-        let next = self.0.partition_point(|text| text.start <= at);
-        let text = self.0.get(next.checked_sub(1)?)?;
-        (at < text.end).then_some(text)
-    }
-
     /// Returns the first text that ends at `least` or later, and at `most` or earlier.
     pub(super) fn ending_within(&self, least: usize, most: usize) -> Option<&Range<usize>> {
         let at = self.0.partition_point(|text| text.end < least);

@@ -10,12 +10,10 @@
 //! | any other value or key: object, map object, context, input, blocks, unknown fields | selects, if the identifier is distinctive | mention |
 //! | words of closed vocabularies (`role`, `relation` …) | mention | mention |
 //!
-//! A mention begins and ends at a word boundary, so that `u-1` isn't found in `u-17`. A length
-//! before a text in a binary value may look like a letter, so such texts are matched on their own
-//! ([`crate::text::embedded`]); in refused bytes that can't be decoded, longer identifiers need no
-//! boundary. Text with escapes (JSON in a string) is matched as it is written and unescaped,
-//! encoded text is decoded ([`crate::text::encodings`]), and all of these are also matched without
-//! control sequences and symbols ([`crate::text::undecorated`]).
+//! A mention begins and ends at a word boundary, so that `u-1` isn't found in `u-17`. Only in
+//! binary bytes that can't be decoded, where a length before a text may look like a letter, longer
+//! identifiers need no boundary. Text with escapes (JSON in a string) is matched as it is written
+//! and unescaped, and encoded text is decoded ([`crate::text::encodings`]).
 //!
 //! All classes of variation ([`super::patterns`]) are searched for in the same pass, in the
 //! coarsest form of the text: letters that some class treats as equal are the same. Only the
