@@ -7,7 +7,6 @@
 //! minima over all sightings, so they don't depend on the order of reading, and indexes of parts of
 //! the input can be merged in any order.
 
-use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -66,14 +65,12 @@ pub struct LineLocation {
 
 /// The preference of a sighting; the least is preferred.
 ///
-/// An answer comes before a resent message, one that states its response before others, the earlier
-/// before the later. Lines without a time are in the order of their file, so that what is appended
+/// An answer comes before a resent message, the earlier before the later. Lines without a time are in the order of their file, so that what is appended
 /// to it changes nothing. At equal times the digest of the line decides, so that the order of
 /// reading has no influence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     kind: SightingKind,
-    is_of_unknown: bool,
     micros: i64,
     /// The number of a line without a time; 0 for others.
     untimed_line: u64,
@@ -94,7 +91,6 @@ impl Preference {
     ) -> Preference {
         Preference {
             kind,
-            is_of_unknown: answer.is_none(),
             micros: time.micros(),
             untimed_line: match time.source() {
                 TimeSource::File => location.line,
@@ -107,14 +103,13 @@ impl Preference {
         }
     }
 
-    /// Returns true if it could be preferred to `other` or equal it, if it is of some response.
-    fn may_be_preferred_to(&self, other: &Preference) -> bool {
-        let order = |it: &Preference| (it.micros, it.untimed_line, it.digest, it.location);
-        match self.kind.cmp(&other.kind) {
-            Ordering::Less => true,
-            Ordering::Equal => other.is_of_unknown || order(self) <= order(other),
-            Ordering::Greater => false,
-        }
+    /// Returns true unless `other` is preferred, whatever both state of their responses.
+    fn is_preferred_to(&self, other: &Preference) -> bool {
+        let order = |it: &Preference| {
+            let at = (it.untimed_line, it.digest, it.location);
+            (it.kind, it.micros, at)
+        };
+        order(self) <= order(other)
     }
 }
 
@@ -315,7 +310,7 @@ impl SightingIndex {
         let preference = Preference::new(kind, None, line, location);
         self.messages
             .get(position.digest())
-            .is_none_or(|merged| preference.may_be_preferred_to(&merged.preferred))
+            .is_none_or(|merged| preference.is_preferred_to(&merged.preferred))
     }
 
     /// Returns the earliest time of all messages. Linked files are ordered by it.
@@ -425,9 +420,8 @@ mod tests {
     fn what_is_appended_to_a_file_without_times_is_not_preferred() {
         let time = Timestamp::from_seconds(5).with_source(TimeSource::File);
         let position = MessagePosition::start("a");
-        // An answer that doesn't state its response gives way to the others.
-        let lines = [None, Some("a"), Some("b"), Some("c")];
-        for digests in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+        let lines = [Some("a"), Some("b"), Some("c")];
+        for digests in [[0, 1, 2], [2, 1, 0]] {
             let mut index = SightingIndex::default();
             for (line, (id, digest)) in (1..).zip(lines.iter().zip(digests)) {
                 let answer = id.map(AnswerDigest::of);
@@ -441,14 +435,10 @@ mod tests {
                 index.record(&[sighting], time, digest, location);
                 let at = |line| LineLocation { file: 0, line };
                 let is_preferred = |line| index.is_preferred(&position, kind, at(line));
-                assert!(is_preferred(line.min(2)), "{digests:?} {line}");
+                assert!(is_preferred(1), "{digests:?} {line}");
                 let separate =
                     (1..=line).filter(|line| index.separate(&position, at(*line)).is_some());
-                assert_eq!(
-                    separate.count() as u64,
-                    line.saturating_sub(2),
-                    "{digests:?}"
-                );
+                assert_eq!(separate.count() as u64, line - 1, "{digests:?}");
             }
         }
     }

@@ -2,18 +2,22 @@
 
 use gristmill_schemas::message::request::TokenUsage;
 
+/// Returns `combine` of the counts of each class.
+fn by_class(one: TokenUsage, two: TokenUsage, combine: fn(u64, u64) -> u64) -> TokenUsage {
+    TokenUsage {
+        input_tokens: combine(one.input_tokens, two.input_tokens),
+        output_tokens: combine(one.output_tokens, two.output_tokens),
+        cached_input_tokens: combine(one.cached_input_tokens, two.cached_input_tokens),
+        cache_creation_input_tokens: combine(
+            one.cache_creation_input_tokens,
+            two.cache_creation_input_tokens,
+        ),
+    }
+}
+
 /// Returns the counts of both.
 pub(super) fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
-    TokenUsage {
-        input_tokens: one.input_tokens.saturating_add(two.input_tokens),
-        output_tokens: one.output_tokens.saturating_add(two.output_tokens),
-        cached_input_tokens: one
-            .cached_input_tokens
-            .saturating_add(two.cached_input_tokens),
-        cache_creation_input_tokens: one
-            .cache_creation_input_tokens
-            .saturating_add(two.cache_creation_input_tokens),
-    }
+    by_class(one, two, u64::saturating_add)
 }
 
 /// Returns what `total` counts beyond `before`; `None` if it counts less in a class.
@@ -24,14 +28,5 @@ pub(super) fn difference(total: TokenUsage, before: TokenUsage) -> Option<TokenU
 
 /// Returns what `total` counts beyond `before` in each class; 0 where it counts less.
 pub(super) fn excess(total: TokenUsage, before: TokenUsage) -> TokenUsage {
-    TokenUsage {
-        input_tokens: total.input_tokens.saturating_sub(before.input_tokens),
-        output_tokens: total.output_tokens.saturating_sub(before.output_tokens),
-        cached_input_tokens: total
-            .cached_input_tokens
-            .saturating_sub(before.cached_input_tokens),
-        cache_creation_input_tokens: total
-            .cache_creation_input_tokens
-            .saturating_sub(before.cache_creation_input_tokens),
-    }
+    by_class(total, before, u64::saturating_sub)
 }

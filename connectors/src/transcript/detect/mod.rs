@@ -16,7 +16,7 @@ use gristmill_schemas::json::Json;
 
 use self::hints::{UNKNOWN_JSON, hint_from_json, json_defect};
 use self::prefixes::hint_from_prefix;
-use self::shapes::{Detection, classify, is_conversational};
+use self::shapes::{Detection, classify, is_conversational, is_error_event};
 use super::changes::BUNDLE_PREFIX;
 use super::entries::{document_lines, parse_document};
 use super::kind::TranscriptKind;
@@ -204,6 +204,8 @@ impl Evidence {
                 self.candidate = Some(kind);
                 self.matching += 1;
             }
+            // Alone they may be of any program.
+            _ if self.candidate == Some(TranscriptKind::Codex) && is_error_event(json) => {}
             _ => self.other += usize::from(is_conversational(json)),
         }
         None

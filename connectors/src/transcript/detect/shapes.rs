@@ -131,7 +131,7 @@ fn http_document_kind(json: &Json) -> Option<TranscriptKind> {
 fn line_kind(json: &Json) -> Option<TranscriptKind> {
     let has = |key: &str| has(json, key);
     Some(
-        if has_type(json, &CODEX_TYPES) || is_codex_notice(json) || is_old_codex(json) {
+        if has_type(json, &CODEX_TYPES) || is_codex_turn(json) || is_old_codex(json) {
             TranscriptKind::Codex
         } else if is_claude_code_stream(json) || is_claude_code_line(json) {
             TranscriptKind::ClaudeCode
@@ -182,15 +182,18 @@ fn is_claude_code_stream(json: &Json) -> bool {
     is_known_type && has(json, "session_id")
 }
 
-/// Returns true for a line of `codex exec --json` that has hardly a member: the start of a turn, or
-/// an error, of which a failed execution consists.
-fn is_codex_notice(json: &Json) -> bool {
+/// Returns true for the start of a turn of `codex exec --json`, which has no other member.
+fn is_codex_turn(json: &Json) -> bool {
     let members = json.as_object().map_or(0, Object::len);
-    match json.get("type").and_then(Json::as_str) {
-        Some("turn.started") => members == 1,
-        Some("error") => members == 2 && has_text(json, "message"),
-        _ => false,
-    }
+    members == 1 && json.get("type").and_then(Json::as_str) == Some("turn.started")
+}
+
+/// Returns true for an error of `codex exec --json`, of which a failed execution consists.
+pub(super) fn is_error_event(json: &Json) -> bool {
+    let members = json.as_object().map_or(0, Object::len);
+    members == 2
+        && json.get("type").and_then(Json::as_str) == Some("error")
+        && has_text(json, "message")
 }
 
 /// Returns true for a line of a Codex rollout of the versions without envelopes: a header, a state

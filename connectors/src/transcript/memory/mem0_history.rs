@@ -53,15 +53,19 @@ fn timed<'r>(events: &[&'r Mem0Record], fallback: Timestamp) -> Vec<TimedEvent<'
     };
     let times = events.iter().filter_map(|event| own(event));
     let end = times.fold(fallback, later);
-    let mut latest = None;
+    let mut latest: Option<Timestamp> = None;
     let mut timed: Vec<TimedEvent> = Vec::with_capacity(events.len());
-    for &event in events {
-        let time = match own(event) {
+    for event in oldest_first(events, own) {
+        let own = own(event);
+        latest = match (latest, own) {
+            (Some(latest), Some(own)) => Some(later(latest, own)),
+            (latest, own) => own.or(latest),
+        };
+        let time = match own {
             Some(time) => time,
             None if event.is_deletion() => end,
             None => latest.unwrap_or_else(|| event.created_at().unwrap_or(fallback)),
         };
-        latest = Some(latest.map_or(time, |latest| later(latest, time)));
         timed.push(TimedEvent {
             event,
             time,
@@ -81,6 +85,26 @@ fn timed<'r>(events: &[&'r Mem0Record], fallback: Timestamp) -> Vec<TimedEvent<'
     // Events of the same time stay in their order.
     timed.sort_by_key(|timed| (timed.is_last, timed.time));
     timed
+}
+
+/// Returns `events` from the oldest to the newest: in the order of the file, or against it if the
+/// times of their `own` descend, or if the event that adds the memory is at the end.
+fn oldest_first<'r>(
+    events: &[&'r Mem0Record],
+    own: impl Fn(&Mem0Record) -> Option<Timestamp>,
+) -> Vec<&'r Mem0Record> {
+    let mut times = events.iter().filter_map(|event| own(event));
+    let ends = times.next().zip(times.last());
+    let is_addition = |event: Option<&&Mem0Record>| event.is_some_and(|it| it.is_addition());
+    let is_newest_first = match ends {
+        Some((first, last)) if first != last => last < first,
+        _ => is_addition(events.last()) && !is_addition(events.first()),
+    };
+    let mut ordered = events.to_vec();
+    if is_newest_first {
+        ordered.reverse();
+    }
+    ordered
 }
 
 #[cfg(test)]
@@ -126,6 +150,19 @@ mod tests {
                 assert_eq!(found[0], ENDED[0], "{text}");
                 assert!(found[1].starts_with(ENDED[1]), "{text}: {found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_history_that_is_newest_first_ends_with_its_first_event() {
+        let add = event("ADD", ["", "A"], Some(1), None);
+        let untimed = event("UPDATE", ["A", "B"], Some(1), None);
+        let update = event("UPDATE", ["B", "C"], Some(1), Some(5));
+        for lines in [[&update, &untimed, &add], [&add, &untimed, &update]] {
+            let text = lines.map(String::as_str).join("\n");
+            let found = facts(&parsed(&text, TranscriptKind::Mem0));
+            let expected = ["u mg:knows A", "u mg:knows B < A", "u mg:knows C < B"];
+            assert_eq!(found, expected, "{text}");
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct CallPositions {
     count: usize,
-    /// By position, how far the arguments of the call are.
-    arguments: Vec<ObjectText>,
+    /// By position, the tool of the call, and how far its arguments are.
+    calls: Vec<(String, ObjectText)>,
     /// The last call with each index.
     by_index: HashMap<u64, usize>,
     /// The first call with each id.
@@ -15,11 +15,11 @@ pub(super) struct CallPositions {
 }
 
 impl CallPositions {
-    /// Adds the next call; `id` is empty if it has none yet.
-    pub(super) fn push(&mut self, index: Option<u64>, id: &str) {
+    /// Adds the next call, of the tool `name`; `id` is empty if it has none yet.
+    pub(super) fn push(&mut self, index: Option<u64>, id: &str, name: &str) {
         let position = self.count;
         self.count += 1;
-        self.arguments.push(ObjectText::default());
+        self.calls.push((name.to_owned(), ObjectText::default()));
         if let Some(index) = index {
             self.by_index.insert(index, position);
         }
@@ -36,23 +36,25 @@ impl CallPositions {
 
     /// Appends `piece` to the arguments of the call at `position`.
     pub(super) fn add_arguments(&mut self, position: usize, piece: &str) {
-        if let Some(arguments) = self.arguments.get_mut(position) {
+        if let Some((_, arguments)) = self.calls.get_mut(position) {
             arguments.push(piece);
         }
     }
 
-    /// Returns the position of the call that a delta with `index`, `id` and the tool `name` belongs
-    /// to, or `None` if it begins a new one. `id_at` returns the id of the call at a position.
+    /// Returns the position of the call that a delta with `index`, `id`, the tool `name` and these
+    /// `arguments` belongs to, or `None` if it begins a new one. `id_at` returns the id of the call
+    /// at a position.
     ///
     /// The call is the last one with the index, unless neither has an id, the arguments of the call
-    /// are complete, and the delta has a name: some endpoints give all calls the index 0 and no id.
+    /// are complete, and the delta has another name, or the same one and other arguments: some
+    /// endpoints give all calls the index 0 and no id, and some repeat the name at the end.
     /// Without an index it is the first one with the id; without either, the last one, unless the
     /// delta has a name, which only the first delta of a call has.
     pub(super) fn find<'c>(
         &self,
         index: Option<u64>,
         id: Option<&str>,
-        name: &str,
+        (name, arguments): (&str, &str),
         id_at: impl Fn(usize) -> &'c str,
     ) -> Option<usize> {
         let id = id.filter(|id| !id.is_empty());
@@ -61,12 +63,11 @@ impl CallPositions {
                 let last = *self.by_index.get(&index)?;
                 let known = id_at(last);
                 let is_next = known.is_empty() && id.is_none() && !name.is_empty();
-                let is_done = || {
-                    self.arguments
-                        .get(last)
-                        .is_some_and(ObjectText::is_complete)
+                let is_done = |(tool, known): &(String, ObjectText)| {
+                    known.is_complete() && (tool != name || !arguments.is_empty())
                 };
-                let is_another = begins_another(known, id, name) || is_next && is_done();
+                let is_another = begins_another(known, id, name)
+                    || is_next && self.calls.get(last).is_some_and(is_done);
                 (!is_another).then_some(last)
             }
             (None, Some(id)) => self.by_id.get(id).copied(),

@@ -212,7 +212,8 @@ impl<'f> ChoiceFold<'f> {
         let index = delta.remove("index").and_then(|index| index.as_u64());
         let id = id_of(&delta);
         let id_at = |position: usize| self.calls.get(position).map_or("", CallFold::id);
-        match self.positions.find(index, id, name_of(&delta), id_at) {
+        let called = (name_of(&delta), arguments_of(&delta));
+        match self.positions.find(index, id, called, id_at) {
             Some(position) => {
                 let Some(known) = self.calls.get_mut(position) else {
                     return;
@@ -225,7 +226,8 @@ impl<'f> ChoiceFold<'f> {
                 }
             }
             None => {
-                self.positions.push(index, id.unwrap_or_default());
+                let id = id.unwrap_or_default();
+                self.positions.push(index, id, name_of(&delta));
                 let position = self.calls.len();
                 self.positions.add_arguments(position, arguments_of(&delta));
                 self.calls.push(CallFold { index, call: delta });

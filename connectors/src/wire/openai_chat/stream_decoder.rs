@@ -113,11 +113,11 @@ impl ChatStreamDecoder {
         let name = text_or_empty(function, "name");
         // The first delta of a call often contains the name only.
         let arguments = text_or_empty(function, "arguments");
-        let position = match self.known_call(index, id, name) {
+        let position = match self.known_call(index, id, (name, arguments)) {
             Some(position) => position,
             None => {
                 let at = assembler.start_tool(call_id(id), name);
-                self.add_call(index, id, at)
+                self.add_call((index, id, name), at)
             }
         };
         self.positions.add_arguments(position, arguments);
@@ -132,9 +132,13 @@ impl ChatStreamDecoder {
     }
 
     /// Adds the call of the block `at`, and returns its position.
-    fn add_call(&mut self, index: Option<u64>, id: Option<&str>, at: usize) -> usize {
+    fn add_call(
+        &mut self,
+        (index, id, name): (Option<u64>, Option<&str>, &str),
+        at: usize,
+    ) -> usize {
         let id = id.unwrap_or_default().to_owned();
-        self.positions.push(index, &id);
+        self.positions.push(index, &id, name);
         self.calls.push(StreamedCall { id, at });
         self.open.push(at);
         self.calls.len() - 1
@@ -142,9 +146,14 @@ impl ChatStreamDecoder {
 
     /// Returns the position of the call that a delta belongs to, or `None` if it begins a new call.
     /// A call without an id gets that of the delta.
-    fn known_call(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> Option<usize> {
+    fn known_call(
+        &mut self,
+        index: Option<u64>,
+        id: Option<&str>,
+        called: (&str, &str),
+    ) -> Option<usize> {
         let id_at = |position: usize| self.calls.get(position).map_or("", |call| &*call.id);
-        let position = self.positions.find(index, id, name, id_at)?;
+        let position = self.positions.find(index, id, called, id_at)?;
         let known = self.calls.get_mut(position)?;
         if known.id.is_empty() {
             known.id = id.unwrap_or_default().to_owned();

@@ -99,7 +99,9 @@ impl<'f> ResponseFold<'f> {
                 self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
             }
             // Gateways send the body of an error as an event.
-            "" if event.contains_key("error") => self.error = event.remove("error"),
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => {
+                self.error = event.remove("error");
+            }
             _ => append_delta(self.items.entry(index).or_default(), kind, event),
         }
     }
@@ -286,6 +288,17 @@ mod tests {
         let expected = r#"{"id":"r","object":"response","status":"completed","output":[{"id":"new","type":"message"}],"extra":{"x":1}}"#;
         assert_eq!(whole.body, Json::parse(expected.as_bytes()).unwrap());
         assert!(whole.complete);
+    }
+
+    #[test]
+    fn a_null_is_no_error() {
+        let whole = folded(&[
+            CREATED,
+            r#"{"error":null}"#,
+            r#"{"type":"response.completed","response":{"id":"r","object":"response","status":"completed","output":[]}}"#,
+        ]);
+        assert!(whole.error.is_none() && whole.complete);
+        assert!(folded(&[r#"{"error":{"message":"no"}}"#]).error.is_some());
     }
 
     #[test]

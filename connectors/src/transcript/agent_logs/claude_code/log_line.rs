@@ -52,7 +52,22 @@ impl LogLine {
 /// The last line of each stream of `stream-json` output, by session and by the tool call that
 /// started the subagent.
 #[derive(Default)]
-pub(super) struct StreamTails(HashMap<(String, String), String>);
+pub(super) struct StreamTails(HashMap<(String, String), StreamTail>);
+
+/// The last line of a stream.
+struct StreamTail {
+    uuid: String,
+    /// The text of its message.
+    text: String,
+}
+
+/// Returns the text of `message`, whose content is one text or a list of blocks.
+fn text_of(message: &Json) -> String {
+    let content = text(message, "content").unwrap_or_default();
+    let blocks = items(message, "content").iter();
+    let texts = blocks.filter_map(|block| text(block, "text"));
+    [content].into_iter().chain(texts).collect()
+}
 
 /// Returns the message of a `user` or `assistant` line; `None` if it is null.
 pub(super) fn message_of_line<'j>(json: &'j Json<'j>) -> Option<&'j Json<'j>> {
@@ -87,6 +102,11 @@ impl StreamTails {
         let stream_session = text("session_id")
             .filter(|_| json.get("sessionId").is_none() && json.get("parentUuid").is_none());
         let failure = stream_session.and_then(|_| failure_of_run(json));
+        // A run that ends before it begins, such as without a login, says so in a message, too.
+        let failure = failure.filter(|failure| {
+            let tail = stream_session.and_then(|session| self.0.get(&stream_of(session, json)));
+            tail.is_none_or(|tail| tail.text != text_of(failure))
+        });
         let (uuid, parent) = match stream_session {
             Some(session) if failure.is_some() => self.follow(session, json, &line),
             Some(session) => {
@@ -119,14 +139,19 @@ impl StreamTails {
     /// Makes a line the last of its stream; returns its id and that of the previous line.
     fn append(&mut self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
         let (uuid, previous) = self.follow(session, json, line);
-        self.0.insert(stream_of(session, json), uuid.clone());
+        let tail = StreamTail {
+            uuid: uuid.clone(),
+            text: message_of_line(json).map(text_of).unwrap_or_default(),
+        };
+        self.0.insert(stream_of(session, json), tail);
         (uuid, previous)
     }
 
     /// Returns the id of a line that nothing follows, and that of the last line of its stream.
     fn follow(&self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
         let uuid = text(json, "uuid").map_or_else(|| line.number.to_string(), Cow::into_owned);
-        (uuid, self.0.get(&stream_of(session, json)).cloned())
+        let tail = self.0.get(&stream_of(session, json));
+        (uuid, tail.map(|tail| tail.uuid.clone()))
     }
 }
 

@@ -187,6 +187,15 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_the_last_message_states_is_no_second_message() {
+        let failed = |text: &str| {
+            let members = format!(r#""subtype":"success","is_error":true,"result":"{text}""#);
+            messages(&[answer("a", 0, 0), result(&members, 0, 0)]).len()
+        };
+        assert_eq!((failed("a"), failed("other")), (1, 2));
+    }
+
+    #[test]
     fn a_run_that_failed_ends_with_an_error_message_that_nothing_follows() {
         let failed = [
             answer("a", 3, 1),

@@ -73,6 +73,8 @@ struct ResponseItem {
     model: Option<String>,
     /// The number of turns of the execution before it.
     turn: usize,
+    /// True for an event that reports why a turn ended, unlike an item with a warning.
+    is_error: bool,
 }
 
 impl ResponseItem {
@@ -86,13 +88,8 @@ impl ResponseItem {
         !kind.ends_with("_output") && (kind != "message" || self.text("role") == Some("assistant"))
     }
 
-    /// Returns true for an event that reports why a turn ended.
-    fn is_error(&self) -> bool {
-        self.text("type") == Some(ERROR)
-    }
-
     fn is_failure(&self) -> bool {
-        self.is_error() || self.text("type") == Some(FAILED_TURN)
+        self.is_error || self.text("type") == Some(FAILED_TURN)
     }
 }
 
@@ -184,12 +181,18 @@ impl Rollout {
         self.follow_copy(time);
         match json.get("type").and_then(Json::as_str).unwrap_or_default() {
             "session_meta" => self.add_header(payload, time),
-            "thread.started" => self.id = owned(json, "thread_id"),
+            "thread.started" => {
+                self.interrupt_turn();
+                self.id = owned(json, "thread_id");
+            }
             "turn_context" => self.model = owned(payload, "model"),
             "response_item" => self.push(payload, line, time),
             "compacted" => self.add_summary(payload, line, time),
             "event_msg" => self.add_event(payload, line, time),
-            ERROR => self.error = Some(self.item(json, line, time)),
+            // A connection that was lost is made again.
+            ERROR if text_or_empty(json, "message").starts_with("Reconnecting") => {}
+            ERROR => self.error = Some(self.error(json, line, time)),
+            "turn.started" => self.interrupt_turn(),
             "item.completed" => {
                 self.error = None;
                 let items = json.get("item").map(response_items).unwrap_or_default();
@@ -228,9 +231,18 @@ impl Rollout {
     fn add_event(&mut self, payload: &Json, line: Line, time: Option<Timestamp>) {
         match text_or_empty(payload, "type") {
             "token_count" => self.add_token_count(payload),
-            ERROR => self.push(payload, line, time),
+            ERROR => {
+                let error = self.error(payload, line, time);
+                self.items.push(error);
+            }
             _ => {}
         }
+    }
+
+    /// Ends a turn of an execution that nothing has ended, with its last error, when another begins.
+    fn interrupt_turn(&mut self) {
+        self.items.extend(self.error.take());
+        self.turns += 1;
     }
 
     /// Ends a turn of an execution: what follows is of another answer.
@@ -253,6 +265,15 @@ impl Rollout {
             time,
             model: self.model.clone(),
             turn: self.turns,
+            is_error: false,
+        }
+    }
+
+    /// Returns the event `json`, which reports why the current turn ended.
+    fn error(&self, json: &Json, line: Line, time: Option<Timestamp>) -> ResponseItem {
+        ResponseItem {
+            is_error: true,
+            ..self.item(json, line, time)
         }
     }
 
@@ -324,7 +345,7 @@ impl Rollout {
             let group = &self.items[start..end];
             let Some(first) = group.first() else { continue };
             let has_failed = group.iter().any(ResponseItem::is_failure);
-            let before = first.is_error().then(|| (conversation.mark(), parent));
+            let before = first.is_error.then(|| (conversation.mark(), parent));
             for (mut message, position) in self.read_group(group, &mut conversation, options) {
                 self.set_metadata(&mut message, first, has_failed);
                 let placed = PlacedMessage {
@@ -400,10 +421,10 @@ fn group_items(items: &[ResponseItem]) -> Vec<(usize, usize)> {
     for (index, item) in items.iter().enumerate() {
         let previous = index.checked_sub(1).and_then(|index| items.get(index));
         let continues = item.is_generated()
-            && !item.is_error()
+            && !item.is_error
             && previous.is_some_and(|previous| {
                 previous.is_generated()
-                    && !previous.is_error()
+                    && !previous.is_error
                     && (previous.turn, &previous.model) == (item.turn, &item.model)
             });
         match groups.last_mut().filter(|_| continues) {

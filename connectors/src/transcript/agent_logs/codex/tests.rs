@@ -449,3 +449,43 @@ fn usage_before_the_first_answer_is_added_to_it() {
         parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
     assert_eq!(messages[1].usage.map(|usage| usage.output_tokens), Some(44));
 }
+
+#[test]
+fn warnings_are_parts_of_an_answer_and_errors_end_the_turn_they_are_in() {
+    const TURN: &str = r#"{"type":"turn.started"}"#;
+    let thread = r#"{"type":"thread.started","thread_id":"t"}"#;
+    let item = |item: &str| format!(r#"{{"type":"item.completed","item":{item}}}"#);
+    let answer = item(r#"{"id":"i","type":"agent_message","text":"answer"}"#);
+    let warning = item(r#"{"id":"w","type":"error","message":"defaults are used"}"#);
+    let error = |text: &str| format!(r#"{{"type":"error","message":"{text}"}}"#);
+    let (lost, refused) = (error("Reconnecting... 1/5"), error("401"));
+    let states = |lines: &[&str]| {
+        let part = parse_session(lines.join("\n").as_bytes(), ReadOptions::default());
+        let states = part
+            .messages
+            .iter()
+            .map(|placed| placed.message.metadata.status);
+        states.collect::<Vec<_>>()
+    };
+    let (complete, failed) = (MessageStatus::Complete, MessageStatus::Error);
+    assert_eq!(states(&[thread, TURN, &warning, &answer]), [complete]);
+    assert_eq!(states(&[thread, TURN, &lost]), []);
+    assert_eq!(states(&[thread, TURN, &lost, &answer]), [complete]);
+    let again = [thread, TURN, &refused, thread, TURN, &answer];
+    assert_eq!(states(&again), [failed, complete]);
+    // What a turn that was interrupted has is an answer of its own.
+    assert_eq!(
+        states(&[thread, TURN, &answer, TURN, &answer]),
+        [complete; 2]
+    );
+}
+
+#[test]
+fn a_log_of_errors_alone_is_no_execution() {
+    let error = r#"{"type":"error","message":"disk full"}"#;
+    let kind = |lines: &[&str]| TranscriptKind::detect(lines.join("\n").as_bytes(), "a.jsonl");
+    assert_eq!(kind(&[error; 3]), None);
+    let thread = r#"{"type":"thread.started","thread_id":"t"}"#;
+    let turn = [thread, r#"{"type":"turn.started"}"#, error];
+    assert_eq!(kind(&turn), Some(TranscriptKind::Codex));
+}

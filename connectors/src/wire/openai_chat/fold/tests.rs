@@ -127,3 +127,18 @@ fn calls_without_an_index_are_distinguished_by_their_ids_or_names() {
     ];
     assert_eq!(calls(&unnamed), unnamed);
 }
+
+#[test]
+fn a_name_that_is_repeated_at_the_end_of_a_call_begins_no_other() {
+    let pieces = [
+        r#"{"index":0,"function":{"name":"f","arguments":"{}"}}"#,
+        r#"{"index":0,"function":{"name":"f","arguments":""}}"#,
+    ];
+    assert_eq!(
+        calls(&pieces),
+        pieces[..1]
+            .iter()
+            .map(|call| call.replace(r#""index":0,"#, ""))
+            .collect::<Vec<_>>()
+    );
+}
