@@ -17,6 +17,9 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 /// look-up reads the logs of the lake's tables.
 const REFRESH_AGE: Duration = Duration::from_millis(500);
 
+/// How long a look-up may take, because all requests wait for it.
+const LOOK_UP_LIMIT: Duration = Duration::from_secs(60);
+
 /// Age of a version after which requests wait for the look-up.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
@@ -87,7 +90,7 @@ pub enum SnapshotError {
     /// The query context can't be created.
     #[error("the lake can't be queried: {0}")]
     Context(#[from] DataFusionError),
-    /// Another look-up met this, or that of this request panicked.
+    /// Another look-up met this, or that of this request panicked or took too long.
     #[error("{0}")]
     OfOther(String),
 }
@@ -217,7 +220,12 @@ impl LakeVersions {
     /// Looks for a newer version, notes when and whether it succeeded, and returns the newest.
     async fn reload(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
         let begun = Instant::now();
-        let newest = self.look().await;
+        let looked = tokio::time::timeout(LOOK_UP_LIMIT, self.look()).await;
+        let newest = looked.unwrap_or_else(|_| {
+            let seconds = LOOK_UP_LIMIT.as_secs();
+            let cause = format!("the lake's logs couldn't be read within {seconds} s");
+            Err(SnapshotError::OfOther(cause))
+        });
         let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
         match &newest {
             Ok(_) => {

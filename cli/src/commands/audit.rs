@@ -18,13 +18,13 @@ pub async fn run(
     let verdict = match context.open_damaged_lake().await? {
         // The damage prevents the lake from being opened and is the result.
         Err(error) => AuditVerdict::of_unreadable(&error),
-        Ok(mut lake) => lake.verify_audit(&known).await?,
+        Ok(mut lake) => lake.verify_audit(&known.heads).await?,
     };
     context.printer(results).record(&verdict)?;
     if let (Some(path), Some(head)) = (heads, AuditHead::of(&verdict))
-        && known.last().is_none_or(|last| last.head != head.head)
+        && known.heads.last().is_none_or(|last| last.head != head.head)
     {
-        audit_heads::append(&path, &head)?;
+        known.append(&path, &head)?;
     }
     Ok(CommandOutcome::done_if(verdict.bad == 0))
 }

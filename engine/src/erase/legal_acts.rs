@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::{LifecycleEvent, STATE};
-use gristmill_schemas::sign::SignedBlob;
+use gristmill_schemas::sign::{DidKeyResolver, SignatureStatus, SignedBlob};
 use memchr::memmem;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::certificate::Certificate;
 use super::pattern_search::PatternSearch;
 use crate::error::{Context, Result};
 use crate::lake::{AUDIT, ERASURES, Lake, LakeFile, text_at, texts};
@@ -97,36 +96,42 @@ pub(super) async fn accounting_for(
 
 /// Returns true for the path of a certificate.
 fn is_certificate(path: &Path) -> bool {
-    path.prefix_matches(&Path::from(ERASURES)) && path.extension() == Some("cose")
+    let folder = path.parts().next();
+    let is_in_folder = folder.is_some_and(|folder| folder.as_ref() == ERASURES);
+    is_in_folder && path.parts().count() == 2 && path.extension() == Some("cose")
 }
 
 /// Returns the texts of the certificate `path` with these `bytes` that its operator wrote and that
-/// contain what `patterns` finds; `None` if any other part of it does, or an address.
+/// contain what `patterns` finds; `None` if any other part of it does, or an address, or if it
+/// isn't what was signed.
 fn of_certificate(path: &Path, bytes: &[u8], patterns: &PatternSearch) -> Option<RetainedTexts> {
     let envelope = SignedBlob::parse(bytes).ok()?;
-    let mut certificate: Certificate = serde_json::from_slice(envelope.blob()).ok()?;
-    let origin = std::mem::take(&mut certificate.request);
+    if !matches!(envelope.verify(&DidKeyResolver), SignatureStatus::Valid) {
+        return None;
+    }
+    let mut rest: Value = serde_json::from_slice(envelope.blob()).ok()?;
+    let mut origin = rest.get_mut("request").and_then(Value::as_object_mut);
+    let mut take = |kind: &'static str| Some((kind, origin.as_mut()?.remove(kind)?));
+    let texts: Vec<_> = ["reference", "legal_ground", "operator"]
+        .into_iter()
+        .filter_map(&mut take)
+        .collect();
     let mut scratch = Vec::new();
     let mut count = |text: &[u8]| patterns.count(text, &mut scratch);
-    let rest = serde_json::to_vec(&certificate).ok()?;
     let start = memmem::find(bytes, envelope.blob())?;
     let end = start + envelope.blob().len();
-    let others = [&rest, bytes.get(..start)?, bytes.get(end..)?];
+    let rest = rest.to_string();
+    let others = [rest.as_bytes(), bytes.get(..start)?, bytes.get(end..)?];
     if others.into_iter().any(|bytes| count(bytes) != (0, 0)) {
         return None;
     }
-    let texts = [
-        ("reference", origin.reference),
-        ("legal_ground", origin.legal_ground),
-        ("operator", origin.operator),
-    ];
     let mut found = RetainedTexts {
         file: path.to_string(),
         rows: 1,
         ..RetainedTexts::default()
     };
     for (kind, text) in texts {
-        match count(text.unwrap_or_default().as_bytes()) {
+        match count(text.as_str().unwrap_or_default().as_bytes()) {
             (0, 0) => {}
             (0, _) => drop(found.kinds.insert(kind.to_owned())),
             _ => return None,

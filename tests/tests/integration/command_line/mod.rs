@@ -151,6 +151,16 @@ fn heads_kept_elsewhere_show_that_a_whole_lake_was_set_back() {
         // As many entries as there were, of which one is another.
         ingest(3);
     }
+    // A run that was killed while it wrote.
+    std::fs::remove_dir_all(&lake).unwrap();
+    std::fs::remove_file(here.path().join("heads")).unwrap();
+    ingest(4);
+    let begun = verify();
+    assert!(begun.err.contains("doesn't exist"), "{}", begun.err);
+    std::fs::write(here.path().join("heads"), format!("{}{{\"at\"", heads())).unwrap();
+    ingest(5);
+    assert_eq!(verify().code, 0);
+    assert_eq!(heads().lines().count(), 2);
     std::fs::write(here.path().join("heads"), format!("{first}{{}}\n")).unwrap();
     let damaged = verify();
     assert_eq!(damaged.code, 1, "{}", damaged.out);
