@@ -12,6 +12,7 @@
 
 mod file_names;
 mod foreign_files;
+mod pages;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -22,21 +23,17 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use object_store::path::Path;
-use parquet::basic::Type;
-use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::compressed_grains::{decompressed, each_decompressed};
+use super::compressed_grains::decompressed;
 use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
 use super::search_files::SearchWorkers;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, HexastoreTerms};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
-use crate::segment::{ADDRESSES_FILE, MappedFile, content_of, page_bodies};
+use crate::segment::{ADDRESSES_FILE, MappedFile, content_of};
 use foreign_files::{is_binary_of_lake, is_foreign};
 
 /// Result of the byte search.
@@ -381,23 +378,6 @@ impl FileSearch<'_> {
         Ok(found)
     }
 
-    /// Searches a Parquet file.
-    ///
-    /// # Errors
-    /// [`crate::error::EngineError::File`] if it is damaged.
-    fn parquet(
-        &self,
-        path: &str,
-        bytes: MappedFile,
-        attribution: Attribution,
-    ) -> Result<ByteSearchResult> {
-        let groups = self.retained.groups.get(path);
-        let bodies = page_bodies(&bytes).file("can't search", path)?;
-        let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
-        self.pages(path, bytes, groups, &mut found)?;
-        Ok(found)
-    }
-
     /// Searches a hexastore. If it is intact, its terms are searched one by one: the end of one and
     /// the beginning of the next are no text. Otherwise all of it is raw bytes.
     fn hexastore(&self, bytes: &[u8], attribution: Attribution) -> ByteSearchResult {
@@ -437,63 +417,6 @@ impl FileSearch<'_> {
             .for_each(|counts| found.note(counts, attribution));
         found
     }
-
-    fn pages(
-        &self,
-        path: &str,
-        bytes: MappedFile,
-        groups: Option<&HashSet<usize>>,
-        found: &mut ByteSearchResult,
-    ) -> Result<()> {
-        let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
-        let parts: Vec<ByteSearchResult> = (0..reader.num_row_groups())
-            .into_par_iter()
-            .map(|number| {
-                let group = reader.get_row_group(number).file("can't search", path)?;
-                let explained = groups.is_some_and(|groups| groups.contains(&number));
-                self.row_group(path, &*group, explained)
-            })
-            .collect::<Result<_>>()?;
-        parts.into_iter().for_each(|part| found.add(part));
-        Ok(())
-    }
-
-    fn row_group(
-        &self,
-        path: &str,
-        group: &dyn RowGroupReader,
-        explained: bool,
-    ) -> Result<ByteSearchResult> {
-        let mut found = ByteSearchResult::default();
-        let mut scratch = Vec::new();
-        for column in 0..group.num_columns() {
-            let metadata = group.metadata().column(column);
-            let has_grains = has_grains(metadata);
-            let mut pages = group
-                .get_column_page_reader(column)
-                .file("can't search", path)?;
-            while let Some(page) = pages.get_next_page().file("can't search", path)? {
-                found.pages += 1;
-                let mut search = |bytes: &[u8]| {
-                    found.bytes += bytes.len() as u64;
-                    let counts = self.patterns.count(bytes, &mut scratch);
-                    found.note(counts, explained.into());
-                };
-                search(page.buffer());
-                if has_grains {
-                    each_decompressed(&page, metadata.column_descr(), search)
-                        .file("can't search", path)?;
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Returns whether `column` is the one that has grains.
-fn has_grains(column: &ColumnChunkMetaData) -> bool {
-    column.column_path().string() == SystemColumn::Blob.name()
-        && column.column_type() == Type::BYTE_ARRAY
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, GrainHeader, HEADER_LENGTH, Payload, VERSION,
 };
-use parquet::basic::Encoding;
 use parquet::column::page::Page;
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
+
+use super::page_values::PageValues;
 
 /// Calls `found` with each compressed grain in `page`, decompressed. The page is one of `column`,
 /// whose values are byte strings.
@@ -20,60 +21,14 @@ use parquet::schema::types::ColumnDescriptor;
 pub(super) fn each_decompressed(
     page: &Page,
     column: &ColumnDescriptor,
-    found: impl FnMut(&[u8]),
+    mut found: impl FnMut(&[u8]),
 ) -> Result<(), ParquetError> {
-    let read = values_of(page, column).and_then(|values| each_grain(values, found));
+    let read = PageValues::of(page, column).and_then(|values| {
+        values.each(|value| decompressed(value).iter().for_each(|grain| found(grain)))
+    });
     read.ok_or_else(|| {
         ParquetError::General("the values of a page of grains can't be told apart".to_owned())
     })
-}
-
-/// Returns the part of `page` with values, each after its length in four bytes: nothing if the page
-/// refers to values of a dictionary. Returns `None` if values are stored in another way.
-fn values_of<'p>(page: &'p Page, column: &ColumnDescriptor) -> Option<&'p [u8]> {
-    let content: &[u8] = page.buffer();
-    let has_dictionary = matches!(
-        page.encoding(),
-        Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY
-    );
-    if has_dictionary && page.is_data_page() {
-        return Some(&[]);
-    }
-    if column.max_rep_level() > 0 || !has_dictionary && page.encoding() != Encoding::PLAIN {
-        return None;
-    }
-    // What states which rows are null is before the values.
-    let start = match page {
-        Page::DataPageV2 {
-            def_levels_byte_len,
-            rep_levels_byte_len,
-            ..
-        } => def_levels_byte_len.checked_add(*rep_levels_byte_len)?,
-        Page::DataPage {
-            def_level_encoding, ..
-        } if column.max_def_level() > 0 => {
-            let length = u32::from_le_bytes(*content.first_chunk()?);
-            let has_length = *def_level_encoding == Encoding::RLE;
-            has_length.then(|| length.checked_add(4)).flatten()?
-        }
-        _ => 0,
-    };
-    content.get(start as usize..)
-}
-
-/// Calls `found` with each compressed grain among `values`, decompressed. Returns `None` if they
-/// don't end where one of them does.
-fn each_grain(mut values: &[u8], mut found: impl FnMut(&[u8])) -> Option<()> {
-    while !values.is_empty() {
-        let (length, rest) = values.split_first_chunk()?;
-        let length = u32::from_le_bytes(*length);
-        let (value, rest) = rest.split_at_checked(length as usize)?;
-        if let Some(grain) = decompressed(value) {
-            found(&grain);
-        }
-        values = rest;
-    }
-    Some(())
 }
 
 /// Returns the grain `blob` as one that isn't compressed. Returns `None` if it isn't, or can't be
@@ -103,7 +58,8 @@ mod tests {
     /// Returns the number of compressed grains among `values`, if these can be told apart.
     fn grains_in(values: &[u8]) -> Option<u32> {
         let mut count = 0;
-        each_grain(values, |_| count += 1)?;
+        PageValues::stored_as(values)
+            .each(|value| count += u32::from(decompressed(value).is_some()))?;
         Some(count)
     }
 

@@ -1,8 +1,9 @@
-//! Unescapes and decodes text in bytes of any kind, for the byte search.
+//! Unescapes and decodes text in bytes of any kind, and removes control sequences and symbols, for
+//! the byte search.
 //!
 //! Only stretches around escapes and encodings are processed: most bytes have none. The rules are
 //! those of [`crate::text::encodings`] and [`crate::text::fold`]; base64 and hex are decoded by
-//! different code.
+//! different code. Control sequences and symbols are recognised by [`crate::text::undecorated`].
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::variations::{Variation, Variations};
 use crate::text::encodings::{LONG_WORD, named_entity};
+use crate::text::undecorated::undecorated_bytes;
 
 /// Minimal number of bytes around an escape that are part of its stretch.
 const AROUND: usize = 256;
@@ -30,6 +32,22 @@ pub(super) fn each_unescaped(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) 
         let mut meant = Vec::with_capacity(written.len());
         replace(written, b'\\', escape, &mut meant);
         found(written, &meant);
+    });
+}
+
+/// Calls `found` for each stretch of `bytes` around the control sequences and symbols at `places`,
+/// with its written form and the one without them.
+pub(super) fn each_undecorated(
+    bytes: &[u8],
+    places: &[Range<usize>],
+    mut found: impl FnMut(&[u8], &[u8]),
+) {
+    // A long sequence is one stretch.
+    let marks = |place: &Range<usize>| place.clone().step_by(WORD).chain([place.end]);
+    each_stretch(bytes, places.iter().flat_map(marks), |written| {
+        if let Some(plain) = undecorated_bytes(written) {
+            found(written, &plain.text);
+        }
     });
 }
 

@@ -20,10 +20,13 @@ pub(super) struct GappedPattern {
     gaps: Vec<Gap>,
     /// Whether hyphens and underscores next to it are part of the same identifier.
     pub(super) joined: bool,
-    /// Whether a dot or a plus before it is part of the same e-mail address.
+    /// Whether a dot or a plus before it is part of the same e-mail address, and an underscore
+    /// after it isn't.
     pub(super) is_email: bool,
     /// Whether a prefix or a version may be joined to it.
     pub(super) affixes: bool,
+    /// Whether anything may be joined to it by an underscore, because it has none itself.
+    pub(super) in_underscores: bool,
     /// Whether a dot must follow.
     pub(super) needs_dot: bool,
     /// Whether no dot may precede, which would make it a further initial.
@@ -260,6 +263,7 @@ impl GappedPatternBuilder {
             .any(|letter| letter.is_numeric() || "-_:@".contains(letter));
         let is_email = text.find('@').is_some_and(|at| at > 0);
         let affixes = self.on.contains(Variation::IdAffixes) && is_id(&text);
+        let in_underscores = affixes && !text.contains('_');
         let is_anywhere = text.chars().any(is_unsegmented);
         self.push(
             pieces,
@@ -268,6 +272,7 @@ impl GappedPatternBuilder {
                 joined,
                 is_email,
                 affixes,
+                in_underscores,
                 is_anywhere,
                 ..GappedPattern::default()
             },

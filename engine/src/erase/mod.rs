@@ -16,7 +16,7 @@
 //! | `resume` | erasing addresses, and resuming such erasures without their request |
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
-//! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded`, `compressed_grains` | proving that nothing is left in any byte of the lake |
+//! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded`, `page_values`, `compressed_grains` | proving that nothing is left in any byte of the lake |
 //! | `worker_jobs`, `search_files`, `address_text` | having segments and files read by other processes |
 //! | `legal_acts` | names of holds and reasons of exports that name a person and stay |
 //! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
@@ -38,6 +38,7 @@ mod legal_acts;
 mod matcher;
 mod merkle;
 mod normalized;
+mod page_values;
 mod pattern_search;
 mod patterns;
 mod payload_prefilter;

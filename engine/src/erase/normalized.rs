@@ -9,6 +9,7 @@ use unicode_normalization::char::{
 };
 
 use crate::text::confusables::{LetterEquivalence, is_dropped_mark, plain};
+use crate::text::undecorated::letter_at;
 
 /// How text is normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,20 +145,6 @@ impl NormalizedBytes {
             .unwrap_or_default();
         there + (at - here)
     }
-}
-
-/// Returns the letter beyond ASCII with which `bytes` begin, if they do.
-fn letter_at(bytes: &[u8]) -> Option<char> {
-    let length = match bytes.first()? {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => return None,
-    };
-    std::str::from_utf8(bytes.get(..length)?)
-        .ok()?
-        .chars()
-        .next()
 }
 
 /// Returns whether `letter` is invisible.

@@ -7,8 +7,8 @@
 //! blanks (or its longest word, if separators vary), without regard to word boundaries; runs that
 //! aren't ASCII are folded and searched, too. Telephone numbers are searched by their last digits,
 //! whatever separates them, and as integers. A payload with none of these, and without anything
-//! encoded, is ruled out; any other is decoded and matched. A property test checks that the
-//! prefilter never rules out what the matcher finds.
+//! encoded, control sequences of terminals or symbols, is ruled out; any other is decoded and
+//! matched. A property test checks that the prefilter never rules out what the matcher finds.
 
 use std::collections::HashSet;
 
@@ -20,6 +20,7 @@ use crate::text::confusables::LetterEquivalence;
 use crate::text::encodings::may_hold_encoded;
 use crate::text::fold::{Folding, is_blank};
 use crate::text::numbers::{MIN_DIGITS, each_number};
+use crate::text::undecorated::{decorations, may_have_sequences};
 
 /// The search terms of a request.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ impl PayloadPrefilter {
             return false;
         };
         if bytes.contains(&b'\\')
+            || may_have_sequences(bytes)
             || self.is_encoded && may_hold_encoded(bytes, encoding == Encoding::MessagePack)
             || self.may_hold_number(bytes)
         {
@@ -104,6 +106,8 @@ impl PayloadPrefilter {
             folded,
         } = scratch;
         let is_whole = payload.visit_non_ascii_text(|text| {
+            // A symbol or a control sequence may be within what is searched for.
+            found |= decorations(text.as_bytes()).next().is_some();
             for run in text.split(is_blank).filter(|run| !run.is_ascii()) {
                 self.folding
                     .fold_equivalent(LetterEquivalence::ALL, run, folded);

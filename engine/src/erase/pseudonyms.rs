@@ -5,6 +5,7 @@
 //! | value of an identity field, session or run id | its token |
 //! | content address, with or without `sha256:` | its token |
 //! | any other text or key that names a person of the request | the same with tokens for the names |
+//! | binary value that names a person of the request | its token, as text |
 //! | that which still names somebody | its token as a whole |
 //!
 //! Equal texts have equal tokens, so joins over tokens return the same rows. Names are found by the
@@ -16,7 +17,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{Field, Grain};
+use gristmill_schemas::grain::{Field, Grain, Value, from_json};
 use gristmill_schemas::json::{Json, Object};
 use zeroize::Zeroizing;
 
@@ -24,6 +25,7 @@ use super::field_roles::{FieldRole, role_of};
 use super::identifier_search::IdentifierSearch;
 use super::journal::keyed_digest;
 use super::matcher::{Hits, IdentifierMatcher};
+use super::reason::Reason;
 use super::request::SubjectRequest;
 use crate::error::{Context, Result};
 use crate::keys::{Secret, random};
@@ -159,6 +161,9 @@ impl TokenRewriter<'_> {
                     .collect(),
             ),
             Json::Object(members) => {
+                if let Some(bytes) = bytes_of(value).filter(|bytes| self.names_in(bytes)) {
+                    return Json::string(self.pseudonyms.token(&hex::encode(bytes)));
+                }
                 let mut rewritten = Object::new();
                 for (key, value) in members.iter() {
                     let key = self.text(Treatment::Word, key);
@@ -239,6 +244,24 @@ impl TokenRewriter<'_> {
 
     fn names(&mut self, text: &str) -> bool {
         self.pseudonyms.matcher.names_person(text, &mut self.hits)
+    }
+
+    /// Returns whether a binary value names a person.
+    fn names_in(&mut self, bytes: &[u8]) -> bool {
+        let matcher = &self.pseudonyms.matcher;
+        self.hits.clear();
+        matcher.match_bytes(bytes, Reason::Mention, &mut self.hits);
+        matcher.is_named(&self.hits)
+    }
+}
+
+/// Returns the bytes of a binary value in JSON.
+fn bytes_of(value: &Json<'_>) -> Option<Vec<u8>> {
+    let has_one_member = value.as_object().is_some_and(|members| members.len() == 1);
+    let value = has_one_member.then(|| from_json(value).ok()).flatten();
+    match value {
+        Some(Value::Bytes(bytes)) => Some(bytes),
+        _ => None,
     }
 }
 
@@ -355,6 +378,38 @@ mod tests {
             text.starts_with(TOKEN_PREFIX) && text.ends_with(" see"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_name_next_to_control_sequences_and_in_bytes_is_replaced() {
+        let pseudonyms = pseudonyms();
+        let mut rewriter = TokenRewriter {
+            pseudonyms: &pseudonyms,
+            hits: Hits::default(),
+            withholds_text: false,
+        };
+        for text in [
+            "by \u{1b}[1;34mAda Okafor\u{1b}[0m now",
+            "to \u{1b}[32mada.okafor@example.com\u{1b}[0m",
+            "by Ada Okafor\u{b9}, Bob",
+        ] {
+            let rewritten = rewriter.text(Treatment::FreeText, text);
+            assert!(rewritten.contains(TOKEN_PREFIX), "{rewritten}");
+            let lower = rewritten.to_lowercase();
+            assert!(!lower.contains("okafor"), "{rewritten}");
+        }
+        let bytes = |bytes: &[u8]| {
+            let json = format!(r#"{{"$bytes_hex":"{}"}}"#, hex::encode(bytes));
+            Json::parse(json.as_bytes()).unwrap().into_owned()
+        };
+        let named = rewriter.value(Treatment::FreeText, &bytes(b"\xa1\x64note\x6aAda Okafor"));
+        assert!(
+            named
+                .as_str()
+                .is_some_and(|it| it.starts_with(TOKEN_PREFIX))
+        );
+        let other = bytes(b"\xa1\x64note\x6aAda Okafoo");
+        assert_eq!(rewriter.value(Treatment::FreeText, &other), other);
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this one | the text fields of each grain type |
+//! | this one | the text fields of each grain type, and the texts of bytes |
 //! | [`words`](mod@words) | word segmentation, independent of language |
 //! | [`fold`], `confusables` | folding of spellings and of equivalent letters |
 //! | `encodings` | text in URL encoding, HTML entities, base64 or hex |
 //! | `name_pattern` | patterns for namespaces and tags |
 //! | `numbers` | numbers that are written in groups |
+//! | `undecorated` | text without control sequences and symbols |
 //! | [`bm25`] | BM25 scores |
 //!
 //! Everything here is a pure function over grains and texts; the sidecars are in [`crate::index`].
@@ -18,15 +19,33 @@ pub(crate) mod encodings;
 pub mod fold;
 mod name_pattern;
 pub(crate) mod numbers;
+pub(crate) mod undecorated;
 pub mod words;
 
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue,
+    DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue, text_places_of_value,
 };
 
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use name_pattern::NamePattern;
 pub use words::words;
+
+/// Returns whether `bytes` are text in UTF-8 without control characters other than blanks.
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    let is_plain = |byte: u8| byte >= b' ' || byte.is_ascii_whitespace();
+    std::str::from_utf8(bytes).is_ok_and(|text| text.bytes().all(is_plain))
+}
+
+/// Calls `found` with each text of the value that `bytes` are in CBOR or MessagePack, if they are
+/// one as a whole.
+pub(crate) fn each_text_of_value(bytes: &[u8], mut found: impl FnMut(&str)) {
+    // Each item is read once, and once more as an item of another encoding.
+    let mut budget = bytes.len().saturating_mul(2);
+    for place in text_places_of_value(bytes, &mut budget) {
+        let text = bytes.get(place).map(std::str::from_utf8);
+        text.and_then(Result::ok).into_iter().for_each(&mut found);
+    }
+}
 
 /// Returns the text fields of grains of the type `of`, in order.
 ///

@@ -72,7 +72,7 @@ pub(super) fn item_head(bytes: &[u8]) -> Option<ItemHead> {
         MajorType::Text => HeadKind::Text,
         MajorType::Array => HeadKind::Array,
         MajorType::Map => HeadKind::Map,
-        MajorType::Tag => return None,
+        MajorType::Tag => HeadKind::Tag,
     };
     let info = head & 0x1f;
     ItemHead::read(kind, argument_width(info)?, info, rest)

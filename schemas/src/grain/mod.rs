@@ -64,7 +64,7 @@ pub use json::{from_json, to_json};
 pub use marks::{Mark, Marks};
 pub use payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 pub use raw::{RawCollection, RawEntries, RawItems, RawValue};
-pub use text_places::visit_text_places;
+pub use text_places::{BytesPlace, text_places_of_value, visit_text_places};
 pub use token::DEPTH_LIMIT;
 pub use types::{GrainType, TypeByte};
 pub(crate) use validate::header_seconds;

@@ -1,7 +1,7 @@
-//! The places of the texts in an encoded map, by the heads of its items alone.
+//! The places of the texts in an encoded map or other value, by the heads of its items alone.
 //!
-//! For searches of bytes that may be no map at all: no text is read or checked, nothing is
-//! allocated, nesting costs no stack, and the time is linear in the number of items that are read.
+//! For searches of bytes that may be no value at all: nesting costs no stack, and the time is linear
+//! in the number of items that are read.
 
 use std::ops::Range;
 
@@ -9,52 +9,122 @@ use super::payload::Encoding;
 use super::token::{HeadKind, ItemHead};
 use super::{cbor, msgpack};
 
-/// Calls `visit` with the place of each text of the map that begins at `start` of `bytes`: keys and
-/// values at any depth, in ascending order. Returns the end of the map. The texts may be invalid
-/// UTF-8, and the map may not be canonical or deeper than a grain may be.
+/// An item with bytes in an encoded value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BytesPlace {
+    /// The place of a text, which may be invalid UTF-8.
+    Text(Range<usize>),
+    /// The place of a byte string.
+    Bytes(Range<usize>),
+}
+
+/// Calls `visit` with the place of each text and each byte string of the map that begins at `start`
+/// of `bytes`: keys and values at any depth, in ascending order. Returns the end of the map, which
+/// may not be canonical or deeper than a grain may be.
 ///
 /// Each item that is read costs one of `budget`.
 ///
 /// Returns `None` if there is no map whose first key is a text, if it can't be read to its end
-/// within `bytes`, or if `budget` is used up. Some of its texts may have been visited then.
+/// within `bytes`, or if `budget` is used up. Some of its items may have been visited then.
 pub fn visit_text_places(
     bytes: &[u8],
     start: usize,
     encoding: Encoding,
     budget: &mut usize,
-    visit: impl FnMut(Range<usize>),
+    visit: impl FnMut(BytesPlace),
 ) -> Option<usize> {
-    match encoding {
-        Encoding::MessagePack => visit_items(bytes, start, msgpack::item_head, budget, visit),
-        Encoding::Cbor => visit_items(bytes, start, cbor::item_head, budget, visit),
-    }
-}
-
-/// As [`visit_text_places`], with heads that `item_head` reads.
-fn visit_items(
-    bytes: &[u8],
-    start: usize,
-    item_head: impl Fn(&[u8]) -> Option<ItemHead>,
-    budget: &mut usize,
-    mut visit: impl FnMut(Range<usize>),
-) -> Option<usize> {
-    let head_at = |at: usize| -> Option<ItemHead> { item_head(bytes.get(at..)?) };
+    let head_at = |at: usize| head_of(encoding, bytes.get(at..)?);
     let map = head_at(start)?;
     let first_key = head_at(start + map.length)?;
     if map.kind != HeadKind::Map || first_key.kind != HeadKind::Text {
         return None;
     }
+    visit_items(bytes, start, encoding, budget, visit)
+}
+
+/// Returns the places of the texts of the value that `bytes` are as a whole: a list, a map or a
+/// tagged value in CBOR, or a list or a map in MessagePack. Byte strings that are text in UTF-8
+/// count, and those that are such values are read in turn, like the headers of COSE. They are in
+/// ascending order and don't overlap.
+///
+/// Each item that is read costs one of `budget`. Nothing is returned if `bytes` are no such value
+/// or `budget` is used up.
+pub fn text_places_of_value(bytes: &[u8], budget: &mut usize) -> Vec<Range<usize>> {
+    let (mut texts, mut values) = (Vec::new(), vec![0..bytes.len()]);
+    while let Some(value) = values.pop() {
+        let content = bytes.get(value.clone()).unwrap_or_default();
+        match items_of_value(content, budget) {
+            Some(items) => {
+                for item in items {
+                    let moved =
+                        |place: Range<usize>| value.start + place.start..value.start + place.end;
+                    match item {
+                        BytesPlace::Text(place) => texts.push(moved(place)),
+                        BytesPlace::Bytes(place) => values.push(moved(place)),
+                    }
+                }
+            }
+            None if value.len() == bytes.len() => return Vec::new(),
+            None if std::str::from_utf8(content).is_ok() => texts.push(value),
+            None => {}
+        }
+    }
+    texts.sort_unstable_by_key(|text| text.start);
+    texts
+}
+
+/// Returns the texts and byte strings of the value that `bytes` are as a whole; `None` if they are
+/// none, or if a text isn't UTF-8.
+fn items_of_value(bytes: &[u8], budget: &mut usize) -> Option<Vec<BytesPlace>> {
+    [Encoding::Cbor, Encoding::MessagePack]
+        .into_iter()
+        .find_map(|encoding| {
+            let root = head_of(encoding, bytes)?;
+            if !matches!(root.kind, HeadKind::Array | HeadKind::Map | HeadKind::Tag) {
+                return None;
+            }
+            let mut items = Vec::new();
+            let end = visit_items(bytes, 0, encoding, budget, |item| items.push(item))?;
+            let is_valid = |item: &BytesPlace| match item {
+                BytesPlace::Text(place) => bytes
+                    .get(place.clone())
+                    .is_some_and(|text| std::str::from_utf8(text).is_ok()),
+                BytesPlace::Bytes(_) => true,
+            };
+            (end == bytes.len() && items.iter().all(is_valid)).then_some(items)
+        })
+}
+
+/// Returns the head of the item in `encoding` at the start of `bytes`.
+fn head_of(encoding: Encoding, bytes: &[u8]) -> Option<ItemHead> {
+    match encoding {
+        Encoding::MessagePack => msgpack::item_head(bytes),
+        Encoding::Cbor => cbor::item_head(bytes),
+    }
+}
+
+/// Calls `visit` with the texts and byte strings of the item that begins at `start` of `bytes`, and
+/// returns its end.
+fn visit_items(
+    bytes: &[u8],
+    start: usize,
+    encoding: Encoding,
+    budget: &mut usize,
+    mut visit: impl FnMut(BytesPlace),
+) -> Option<usize> {
     let (mut at, mut left) = (start, 1_usize);
     while left > 0 {
         *budget = budget.checked_sub(1)?;
-        let head = head_at(at)?;
+        let head = head_of(encoding, bytes.get(at..)?)?;
         let content = at + head.length;
         at = content.checked_add(head.content()?)?;
         if at > bytes.len() {
             return None;
         }
-        if head.kind == HeadKind::Text {
-            visit(content..at);
+        match head.kind {
+            HeadKind::Text => visit(BytesPlace::Text(content..at)),
+            HeadKind::Bytes => visit(BytesPlace::Bytes(content..at)),
+            _ => {}
         }
         left = (left - 1).checked_add(head.children()?)?;
     }
@@ -79,7 +149,11 @@ mod tests {
         encoding: Encoding,
     ) -> Option<(usize, Vec<Range<usize>>)> {
         let (mut budget, mut places) = (usize::MAX, Vec::new());
-        let visit = |place| places.push(place);
+        let visit = |place| {
+            if let BytesPlace::Text(place) = place {
+                places.push(place);
+            }
+        };
         let end = visit_text_places(bytes, start, encoding, &mut budget, visit)?;
         Some((end, places))
     }
@@ -162,6 +236,34 @@ mod tests {
             );
             check(CborReader::new(&bytes), cbor::item_head(&bytes));
         }
+    }
+
+    #[test]
+    fn the_texts_of_a_value_are_read_also_within_byte_strings() {
+        let texts = |bytes: &[u8]| -> Vec<String> {
+            let places = text_places_of_value(bytes, &mut 99);
+            let text = |place: Range<usize>| String::from_utf8(bytes[place].to_vec()).unwrap();
+            places.into_iter().map(text).collect()
+        };
+        // A signature with a protected header, a key id and a note.
+        let signed = b"\xd2\x84\x49\xa1\x04\x46did:me\xa1\x64note\x62hi\xf6\x43\xff\xfe\xfd";
+        assert_eq!(texts(signed), ["did:me", "note", "hi"]);
+        assert_eq!(texts(b"\x82\xa1k\xc4\x02hi\xa1t\x01"), ["k", "hi", "t"]);
+        for other in [
+            &signed[..signed.len() - 1],
+            &[&signed[..], b"\x01"].concat(),
+            b"\x62hi",
+            b"\xa2hi",
+            b"hi",
+            b"\x81\x62\xff\xff",
+            b"",
+        ] {
+            assert!(texts(other).is_empty(), "{other:?}");
+        }
+        assert!(
+            text_places_of_value(signed, &mut 7).is_empty(),
+            "the budget"
+        );
     }
 
     #[test]

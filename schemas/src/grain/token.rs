@@ -61,6 +61,8 @@ pub(super) enum HeadKind {
     Bytes,
     Array,
     Map,
+    /// A tag of CBOR, before the value that it describes.
+    Tag,
 }
 
 /// The head of an item: its first byte, and the number of up to eight bytes after it. Whether the
@@ -103,6 +105,7 @@ impl ItemHead {
         match self.kind {
             HeadKind::Array => usize::try_from(self.number).ok(),
             HeadKind::Map => usize::try_from(self.number).ok()?.checked_mul(2),
+            HeadKind::Tag => Some(1),
             _ => Some(0),
         }
     }

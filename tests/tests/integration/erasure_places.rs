@@ -156,7 +156,7 @@ async fn found(
 #[tokio::test(flavor = "multi_thread")]
 async fn every_spelling_is_found_and_erased_or_documented_as_not_searched() {
     let places = places();
-    assert_eq!(places.len(), 127);
+    assert_eq!(places.len(), 137);
     let is_found = |place: &&Place| place.expect == Expected::Found;
     let (mut lake, by_address) = lake_of(&places).await;
     let request = request(&places);

@@ -156,12 +156,21 @@ fn searched_segment(
 ) -> Result<ByteSearchResult> {
     let blobs: ArrayRef = Arc::new(BinaryArray::from_opt_vec(blobs.to_vec()));
     let batch = RecordBatch::try_from_iter([(SystemColumn::Blob.name(), blobs)]).unwrap();
+    searched_column(batch, properties, "Ada Okafor")
+}
+
+/// Returns what a search for the person `name` finds in a file of `grains` with the rows `batch`.
+fn searched_column(
+    batch: RecordBatch,
+    properties: WriterProperties,
+    name: &str,
+) -> Result<ByteSearchResult> {
     let mut file = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let search = FileSearch {
-        patterns: &patterns_of("Ada Okafor"),
+        patterns: &patterns_of(name),
         retained: &RetainedRows::default(),
     };
     let bytes = MappedFile(Arc::new(file.into()));
@@ -194,6 +203,24 @@ fn a_compressed_grain_is_searched_decompressed() {
         let blobs = [Some(&b"another"[..]), Some(blob.as_slice())];
         let found = searched_segment(&blobs, unsorted_grains_properties()).unwrap();
         assert_eq!(found.remnants > 0, is_found, "{name}");
+    }
+}
+
+#[test]
+fn values_of_a_page_are_told_apart_from_what_only_looks_like_them() {
+    for (text, is_found) in [
+        ("doe@x.test", true),
+        ("jdoe@x.test", false),
+        ("data:jdoe@x.test", false),
+        ("a,jdoe@x.test", false),
+    ] {
+        for has_dictionary in [false, true] {
+            let texts: ArrayRef = Arc::new(StringArray::from(vec!["other", text, "more"]));
+            let batch = RecordBatch::try_from_iter([("subject", texts)]).unwrap();
+            let properties = WriterProperties::builder().set_dictionary_enabled(has_dictionary);
+            let found = searched_column(batch, properties.build(), "doe@x.test").unwrap();
+            assert_eq!(found.remnants > 0, is_found, "{text} {has_dictionary}");
+        }
     }
 }
 

@@ -11,9 +11,10 @@ use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
 use crate::erase::patterns::{MAX_AFFIX, SUFFIXES};
 use crate::text::fold::is_unsegmented;
+use crate::text::is_text;
 
 use super::grain_texts::GrainTexts;
-use super::length_prefix::has_length_prefix;
+use super::length_prefix::{has_length_prefix, header_length};
 
 /// Bytes that are searched.
 pub(super) struct SearchedText<'b> {
@@ -24,6 +25,7 @@ pub(super) struct SearchedText<'b> {
     splits: bool,
     /// Read only where a letter is next to a match: most matches have none.
     texts: OnceCell<GrainTexts>,
+    is_text: OnceCell<bool>,
 }
 
 impl<'b> SearchedText<'b> {
@@ -39,6 +41,7 @@ impl<'b> SearchedText<'b> {
             normalized,
             splits,
             texts: OnceCell::new(),
+            is_text: OnceCell::new(),
         }
     }
 
@@ -127,12 +130,32 @@ impl<'b> SearchedText<'b> {
         let closes = || closes(pattern, after) || self.ends_a_value(last_start, end);
         let has_dot = || !pattern.needs_dot || after.first() == Some(&b'.');
         let is_first = || !pattern.is_first || before.last() != Some(&b'.');
-        opens && has_dot() && is_first() && closes()
-            || has_length_prefix(
-                self.raw,
-                self.normalized.original(start),
-                self.normalized.original(end),
-            )
+        let place = self.normalized.original(start)..self.normalized.original(end);
+        let is_split = (first_end, last_start) != (end, start);
+        if !is_split && self.begins_with_header(&place) {
+            return false;
+        }
+        opens && has_dot() && is_first() && closes() || self.is_whole_value(&place)
+    }
+
+    /// Returns whether the match at `place` of the original begins with the header of a text.
+    fn begins_with_header(&self, place: &Range<usize>) -> bool {
+        let header = header_length(self.raw, place);
+        header.is_some_and(|header| self.texts().beginning_at(place.start + header).is_some())
+    }
+
+    /// Returns whether the match at `place` of the original is a whole value, by the length before
+    /// it. What is within a text, or in bytes that are text as a whole, has none.
+    fn is_whole_value(&self, place: &Range<usize>) -> bool {
+        let within = |text: &Range<usize>| text.start < place.start;
+        has_length_prefix(self.raw, place.start, place.end)
+            && !self.texts().around(place.start).is_some_and(within)
+            && !self.is_text()
+    }
+
+    /// Returns whether the bytes are text as a whole.
+    fn is_text(&self) -> bool {
+        *self.is_text.get_or_init(|| is_text(self.raw))
     }
 
     /// Returns whether a match at `start..end` may begin after the bytes `before`.
@@ -144,6 +167,7 @@ impl<'b> SearchedText<'b> {
         };
         !continues
             || pattern.affixes && has_prefix(before)
+            || pattern.in_underscores && before.last() == Some(&b'_')
             || self.begins_a_value(start, end - start)
     }
 
@@ -217,7 +241,11 @@ fn closes(pattern: &GappedPattern, after: &[u8]) -> bool {
     let continues = continues(pattern, letter_after(after), || {
         letter_after(after.get(1..)?)
     });
-    !continues || is_length(after) || pattern.affixes && has_suffix(after)
+    let takes_underscore = pattern.in_underscores || pattern.is_email;
+    !continues
+        || is_length(after)
+        || pattern.affixes && has_suffix(after)
+        || takes_underscore && after.first() == Some(&b'_')
 }
 
 /// Returns whether `letter`, which is next to a match, and the `next` one are part of the same word

@@ -1,4 +1,4 @@
-//! Where the texts of grains begin and end.
+//! Where the texts of grains and of other encoded values begin and end.
 //!
 //! What is next to a text in the encoding of a grain may look like a letter of it. In CBOR, the
 //! header of a short text is a small letter; in MessagePack, `true` and the header of a text of six
@@ -7,21 +7,28 @@
 
 use std::ops::Range;
 
-use gristmill_schemas::grain::{Encoding, HEADER_LENGTH, HeaderFlags, VERSION, visit_text_places};
+use gristmill_schemas::grain::{
+    BytesPlace, Encoding, HEADER_LENGTH, HeaderFlags, VERSION, text_places_of_value,
+    visit_text_places,
+};
 
 /// Maximal number of items that are read per byte. Bytes that aren't grains may look like many of
 /// them, one within another.
 const MAX_READS: usize = 8;
 
-/// The texts of the grains in some bytes, keys and values, in ascending order.
+/// The texts of the grains in some bytes, or of the value that these are, in ascending order: keys
+/// and values, also of values in byte strings.
 #[derive(Debug, Default)]
 pub(super) struct GrainTexts(Vec<Range<usize>>);
 
 impl GrainTexts {
-    /// Reads the grains in `bytes`.
+    /// Reads the value that `bytes` are, or else the grains in them.
     pub(super) fn of(bytes: &[u8]) -> GrainTexts {
-        let mut texts = Vec::new();
         let mut budget = bytes.len().saturating_mul(MAX_READS);
+        let mut texts = text_places_of_value(bytes, &mut budget);
+        if !texts.is_empty() {
+            return GrainTexts(texts);
+        }
         let mut read = 0;
         for start in memchr::memchr_iter(VERSION, bytes) {
             if start < read {
@@ -43,6 +50,13 @@ impl GrainTexts {
             .binary_search_by_key(&start, |text| text.start)
             .ok()?;
         self.0.get(at)
+    }
+
+    /// Returns the text that contains the byte at `at`.
+    pub(super) fn around(&self, at: usize) -> Option<&Range<usize>> {
+        let next = self.0.partition_point(|text| text.start <= at);
+        let text = self.0.get(next.checked_sub(1)?)?;
+        (at < text.end).then_some(text)
     }
 
     /// Returns the first text that ends at `least` or later, and at `most` or earlier.
@@ -71,7 +85,21 @@ fn read_grain(
     if flags.encrypted() || flags.compressed() {
         return None;
     }
-    visit_text_places(bytes, map, encoding, budget, |text| texts.push(text))
+    let mut values = Vec::new();
+    let known = texts.len();
+    let end = visit_text_places(bytes, map, encoding, budget, |place| match place {
+        BytesPlace::Text(text) => texts.push(text),
+        BytesPlace::Bytes(value) => values.push(value),
+    })?;
+    for value in values {
+        let content = bytes.get(value.clone())?;
+        let within = text_places_of_value(content, budget).into_iter();
+        texts.extend(within.map(|text| value.start + text.start..value.start + text.end));
+    }
+    texts
+        .get_mut(known..)?
+        .sort_unstable_by_key(|text| text.start);
+    Some(end)
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Whether bytes are a whole value, by the length before them.
 
+use std::ops::Range;
+
+use crate::text::is_text;
+
 /// Returns whether the bytes before `start..end` are the length of a text of exactly that length,
 /// which makes it a whole value without regard to word boundaries. Parquet writes the length in
 /// four bytes, in its footers and page indexes (Thrift) in one, MessagePack and CBOR in the header
@@ -21,9 +25,51 @@ pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool 
         // Smaller bytes look like no letter, larger lengths have two bytes.
         [.., one] if length >= 48 && one.is_ascii() && usize::from(*one) == length => true,
         [.., head] if short(*head, 0xa0, 31) => true,
-        [before @ .., head] => short(*head, 0x60, 23) && may_end_cbor_item(before),
+        [before @ .., head] => {
+            short(*head, 0x60, 23) && !is_in_text(bytes, start, end) && may_end_cbor_item(before)
+        }
         [] => false,
     }
+}
+
+/// Returns the length of the header of a text in CBOR or MessagePack with which the bytes at
+/// `place` begin, if its letters are some of those at `place`: the j before `doe@x.test` makes it
+/// no `jdoe@x.test`. Returns `None` if the bytes after it are no text of this length.
+pub(super) fn header_length(bytes: &[u8], place: &Range<usize>) -> Option<usize> {
+    let head = usize::from(*bytes.get(place.start)?);
+    let length = match bytes.get(..place.start)? {
+        [.., 0xd9] => head,
+        [.., 0xda | 0x79, high] => usize::from(*high) << 8 | head,
+        _ => head
+            .checked_sub(0x60)
+            .filter(|length| (1..=23).contains(length))?,
+    };
+    let text = bytes.get(place.start + 1..place.start + 1 + length)?;
+    (place.end <= place.start + 1 + length && is_text(text)).then_some(1)
+}
+
+/// Maximal number of bytes before a match in which the beginning of its text is looked for.
+const TEXT: usize = 255;
+
+/// Returns whether the bytes at `start..end` are in a text that begins before them, by the length
+/// before it: as Parquet writes it in four bytes, or in one as Thrift does, or in the header of a
+/// short text in MessagePack.
+fn is_in_text(bytes: &[u8], start: usize, end: usize) -> bool {
+    let before = bytes
+        .get(start.saturating_sub(TEXT)..start)
+        .unwrap_or_default();
+    let is_text_byte = |byte: &&u8| **byte == b' ' || byte.is_ascii_graphic();
+    let first = start - before.iter().rev().take_while(is_text_byte).count();
+    let announced = match bytes.get(..first).unwrap_or_default() {
+        [.., a, b, c, d @ 0] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        [.., one @ ..0x20] => usize::from(*one),
+        [.., head @ 0xa0..0xc0] => usize::from(head - 0xa0),
+        _ => 0,
+    };
+    let text = bytes
+        .get(first..first.saturating_add(announced))
+        .unwrap_or_default();
+    first < start && first + text.len() >= end && is_text(text)
 }
 
 /// Returns whether a CBOR item may end with `bytes`. CBOR's header of a short text is a small

@@ -4,7 +4,8 @@
 //! different code, so that one mistake doesn't hide a row from both. The bytes are normalised
 //! ([`super::normalized`]), an Aho-Corasick automaton finds the longest piece of each pattern
 //! ([`super::gapped_patterns`]), and the other pieces must surround it. Escaped and encoded text is
-//! searched again, unescaped and decoded. A property test checks that selection and search agree.
+//! searched again, unescaped and decoded, and text with control sequences or symbols without them
+//! ([`crate::text::undecorated`]). A property test checks that selection and search agree.
 //!
 //! | module | contents |
 //! |---|---|
@@ -19,6 +20,7 @@ mod grain_texts;
 mod length_prefix;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
@@ -32,10 +34,12 @@ use crate::error::{Context, Result};
 use crate::text::confusables::LetterEquivalence;
 use crate::text::fold::Folding;
 use crate::text::numbers::MIN_DIGITS;
+use crate::text::undecorated::{decorations, undecorated_bytes};
 
 use context::SearchedText;
 pub(super) use context::is_letter;
 use digits::DigitRun;
+use grain_texts::GrainTexts;
 
 /// A compiled search for identifiers.
 #[derive(Debug)]
@@ -59,6 +63,47 @@ const MAX_DFA_BYTES: usize = 1 << 18;
 
 /// Maximal number of times that text is unescaped.
 const MAX_UNESCAPES: usize = 3;
+
+/// The other forms of some bytes that are searched.
+#[derive(Debug, Clone, Copy)]
+struct OtherForms {
+    /// How often they are unescaped.
+    escapes: usize,
+    /// Whether they are decoded.
+    decoded: bool,
+    /// Whether control sequences and symbols are removed.
+    undecorated: bool,
+}
+
+impl OtherForms {
+    const ALL: OtherForms = OtherForms {
+        escapes: MAX_UNESCAPES,
+        decoded: true,
+        undecorated: true,
+    };
+
+    /// Returns the forms of unescaped bytes, unless they have been unescaped often enough.
+    fn of_unescaped(self) -> Option<OtherForms> {
+        let escapes = self.escapes.checked_sub(1)?;
+        Some(OtherForms { escapes, ..self })
+    }
+
+    /// Returns the forms of decoded bytes, unless they have been decoded.
+    fn of_decoded(self) -> Option<OtherForms> {
+        let decoded = false;
+        self.decoded.then_some(OtherForms { decoded, ..self })
+    }
+
+    /// Returns the forms of bytes without control sequences and symbols: escapes are decoded
+    /// before.
+    fn of_undecorated(self) -> OtherForms {
+        OtherForms {
+            escapes: 0,
+            undecorated: false,
+            ..self
+        }
+    }
+}
 
 impl IdentifierSearch {
     /// Searches for the identifiers of `request`, except those for which `is_excluded` holds, and
@@ -116,35 +161,38 @@ impl IdentifierSearch {
 
     /// Returns the number of positions in `bytes` where an identifier occurs.
     pub fn count(&self, bytes: &[u8]) -> u64 {
-        self.search(bytes, MAX_UNESCAPES, true, &mut NormalizedBytes::default())
+        self.search(bytes, OtherForms::ALL, &mut NormalizedBytes::default())
     }
 
-    fn search(
-        &self,
-        bytes: &[u8],
-        escapes: usize,
-        opens: bool,
-        scratch: &mut NormalizedBytes,
-    ) -> u64 {
+    fn search(&self, bytes: &[u8], forms: OtherForms, scratch: &mut NormalizedBytes) -> u64 {
         if self.patterns.is_empty() {
             return 0;
         }
         let mut found = self.in_text(bytes, scratch);
-        if escapes > 0 {
-            decoded::each_unescaped(bytes, |written, meant| {
-                // Occurrences in the written form are counted already.
-                let counted = self.in_text(written, scratch);
-                found += self
-                    .search(meant, escapes - 1, opens, scratch)
-                    .saturating_sub(counted);
+        let mut add = |written: &[u8], other: &[u8], forms: OtherForms| {
+            // Occurrences in the written form are counted already.
+            let counted = self.in_text(written, scratch);
+            found += self.search(other, forms, scratch).saturating_sub(counted);
+        };
+        let places = match forms.undecorated {
+            true => decorations(bytes).collect(),
+            false => Vec::new(),
+        };
+        if !places.is_empty() {
+            let inner = forms.of_undecorated();
+            decoded::each_undecorated(bytes, &places, |written, plain| add(written, plain, inner));
+            each_decorated_text(bytes, &places, |written| {
+                if let Some(plain) = undecorated_bytes(written) {
+                    add(written, &plain.text, inner);
+                }
             });
         }
-        if opens {
+        if let Some(meant) = forms.of_unescaped() {
+            decoded::each_unescaped(bytes, |written, plain| add(written, plain, meant));
+        }
+        if let Some(inner) = forms.of_decoded() {
             decoded::each_decoded(bytes, self.variations, |written, plain| {
-                let counted = self.in_text(written, scratch);
-                found += self
-                    .search(plain, escapes, false, scratch)
-                    .saturating_sub(counted);
+                add(written, plain, inner);
             });
         }
         found
@@ -211,6 +259,19 @@ impl IdentifierSearch {
             }
         }
         count
+    }
+}
+
+/// Calls `found` with each text of the grains in `bytes` that has one of the control sequences and
+/// symbols at `places`: what precedes such a text may look like a letter of it.
+fn each_decorated_text(bytes: &[u8], places: &[Range<usize>], mut found: impl FnMut(&[u8])) {
+    let texts = GrainTexts::of(bytes);
+    let mut end = 0;
+    for place in places {
+        if let Some(text) = texts.around(place.start).filter(|_| place.start >= end) {
+            end = text.end;
+            found(bytes.get(text.clone()).unwrap_or_default());
+        }
     }
 }
 

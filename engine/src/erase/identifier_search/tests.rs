@@ -9,6 +9,7 @@ use crate::erase::{Hits, IdentifierMatcher, Person, SelectionOptions};
 use crate::text::with_grain_if_any;
 
 mod agreement;
+mod surroundings;
 
 fn request(identifiers: &[&str]) -> SubjectRequest {
     let identifiers = identifiers
@@ -130,7 +131,8 @@ proptest! {
             "ada", "Ada", "OKAFOR", "okafor", "jose", "José", "diaz", "Díaz", "moy", "4711", "k9", "v2", "sess", "a", "A", "x",
             " ", " ", "-", "_", ".", ",", ", ", ". ", "@", "+", "/", "(", ")", "x.example", "0160", "160", "+49", "0", "5551003",
             "\u{a0}", "\u{ad}", "\u{301}", "\u{430}", "\u{131}", "%20", "&nbsp;", "\\n", "\\u0061", "9", "é",
-            "\u{7684}", "\u{304c}", "\u{ac00}", "\u{314b}",
+            "\u{7684}", "\u{304c}", "\u{ac00}", "\u{314b}", "\u{1b}[1m", "[0m", "\\e[0m",
+            "\u{b9}", "\u{2122}", "\u{336}", "\u{640}",
         ]), 1..9),
     ) {
         let text = pieces.concat();

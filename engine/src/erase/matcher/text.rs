@@ -1,4 +1,5 @@
-//! Finds identifiers in one text: as it is written, unescaped, and decoded.
+//! Finds identifiers in one text: as it is written, unescaped, decoded, and without control
+//! sequences and symbols.
 
 use rustc_hash::FxHashMap;
 
@@ -10,6 +11,7 @@ use crate::text::confusables::LetterEquivalence;
 use crate::text::encodings::{LONG_WORD, TextEncoding, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, unescaped};
 use crate::text::numbers::{MIN_DIGITS, each_number};
+use crate::text::undecorated::{Undecorated, undecorated};
 
 /// Receives a match in one form of a text: the pattern, how much of the text it covers, and the
 /// classes of variation that it requires.
@@ -79,9 +81,9 @@ impl IdentifierMatcher {
         found
     }
 
-    /// Calls `found` for every identifier in `text`: as it is written, unescaped, and decoded. An
-    /// identifier that occurs in plain spelling requires no class of variation, even if it also
-    /// occurs in another form.
+    /// Calls `found` for every identifier in `text`: as it is written, unescaped, decoded, and
+    /// without control sequences and symbols. An identifier that occurs in plain spelling requires
+    /// no class of variation, even if it also occurs in another form.
     pub(super) fn each_form(&self, text: &str, folded: &mut String, found: &mut OnMatch<'_>) {
         let mut plain: Vec<PersonNumber> = Vec::new();
         let mut found = |pattern: &IdentifierPattern, coverage: Coverage, classes: Variations| {
@@ -98,18 +100,38 @@ impl IdentifierMatcher {
             self.find_in_form(text, folded, &mut found);
         }
         self.find_phone_numbers(text, &mut found);
+        self.find_undecorated(text, folded, &mut found);
         let unescaped: Vec<String> = unescaped(text).collect();
         for form in &unescaped {
             self.find_in_form(form, folded, &mut found);
             self.find_phone_numbers(form, &mut found);
+            self.find_undecorated(form, folded, &mut found);
         }
         let may_be_encoded = scan.has_long_word || !unescaped.is_empty() || has_marks(text);
         if self.decodes_encodings() && may_be_encoded {
-            self.find_in_encoded(text, folded, &mut found);
-            unescaped
-                .iter()
-                .for_each(|form| self.find_in_encoded(form, folded, &mut found));
+            for form in std::iter::once(text).chain(unescaped.iter().map(String::as_str)) {
+                self.find_in_encoded(form, folded, &mut found);
+                if let Some(plain) = undecorated(form) {
+                    self.find_in_encoded(&plain.text, folded, &mut found);
+                }
+            }
         }
+    }
+
+    /// Calls `found` for the identifiers in `form` without its control sequences and symbols, if it
+    /// has any.
+    fn find_undecorated(&self, form: &str, folded: &mut String, found: &mut OnMatch<'_>) {
+        let Some(Undecorated { text, is_whole }) = undecorated(form) else {
+            return;
+        };
+        let mut found = |pattern: &IdentifierPattern, cover: Coverage, classes: Variations| {
+            let coverage = if is_whole { cover } else { Coverage::Part };
+            found(pattern, coverage, classes);
+        };
+        if self.scan_text(&text, folded).may_match {
+            self.find_in_form(&text, folded, &mut found);
+        }
+        self.find_phone_numbers(&text, &mut found);
     }
 
     /// Calls `found` for the identifiers in `form`, without unescaping or decoding it.
@@ -142,6 +164,7 @@ impl IdentifierMatcher {
             for form in std::iter::once(plain.to_owned()).chain(unescaped(plain)) {
                 self.find_in_form(&form, folded, &mut found);
                 self.find_phone_numbers(&form, &mut found);
+                self.find_undecorated(&form, folded, &mut found);
             }
         });
     }

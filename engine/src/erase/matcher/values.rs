@@ -13,6 +13,8 @@ use crate::erase::variations::{Variation, Variations};
 use crate::policy::{Policy, PolicyMode};
 use crate::text::confusables::LetterEquivalence;
 use crate::text::numbers::integer_of;
+use crate::text::undecorated::{Undecorated, undecorated};
+use crate::text::{each_text_of_value, is_text};
 
 /// Bytes at the end of one block and at the beginning of the next that are matched together.
 const BOUNDARY_BYTES: usize = 96;
@@ -125,25 +127,28 @@ impl IdentifierMatcher {
         }
     }
 
-    /// Matches identifiers and references in bytes that may contain text anywhere.
+    /// Matches identifiers and references in bytes that may contain text anywhere. If they are an
+    /// encoded value, like a signature, its texts are also matched one by one: a length before a
+    /// text may look like a letter of it.
     pub fn match_bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
-        let mut found = Vec::new();
         for chunk in bytes.utf8_chunks() {
-            if !self.references.is_empty() && self.mentions_reference(chunk.valid()) {
-                hits.add(NO_PERSON, Reason::Related);
+            self.match_chunk(chunk.valid(), reason, hits);
+        }
+        each_text_of_value(bytes, |text| self.match_chunk(text, reason, hits));
+    }
+
+    fn match_chunk(&self, text: &str, reason: Reason, hits: &mut Hits) {
+        if !self.references.is_empty() && self.mentions_reference(text) {
+            hits.add(NO_PERSON, Reason::Related);
+        }
+        let mut folded = std::mem::take(&mut hits.folded);
+        self.each_form(text, &mut folded, &mut |pattern, _, classes| {
+            if pattern.distinctive {
+                hits.variations = hits.variations.with(classes);
+                hits.add(pattern.person, or_initials(reason, classes));
             }
-            let mut folded = std::mem::take(&mut hits.folded);
-            self.each_form(chunk.valid(), &mut folded, &mut |pattern, _, classes| {
-                if pattern.distinctive {
-                    found.push((pattern.person, classes));
-                }
-            });
-            hits.folded = folded;
-        }
-        for (person, classes) in found {
-            hits.variations = hits.variations.with(classes);
-            hits.add(person, or_initials(reason, classes));
-        }
+        });
+        hits.folded = folded;
     }
 
     /// Matches bytes that can't be decoded. In binary bytes, a length or a type marker may look
@@ -151,7 +156,7 @@ impl IdentifierMatcher {
     /// boundary.
     pub fn match_undecodable(&self, bytes: &[u8], hits: &mut Hits) {
         self.match_bytes(bytes, Reason::Undecodable, hits);
-        if !is_binary(bytes) {
+        if is_text(bytes) {
             return;
         }
         for chunk in bytes.utf8_chunks() {
@@ -292,6 +297,18 @@ impl IdentifierMatcher {
         let Some((before, after)) = around_boundary(before, after) else {
             return;
         };
+        self.match_pair(before, after, hits);
+        let plain = (undecorated(before), undecorated(after));
+        if plain.0.is_some() || plain.1.is_some() {
+            let text = |plain: Option<Undecorated<String>>, text: &str| {
+                plain.map_or_else(|| text.to_owned(), |plain| plain.text)
+            };
+            self.match_pair(&text(plain.0, before), &text(plain.1, after), hits);
+        }
+    }
+
+    /// Matches identifiers that begin in `before` and end in `after`.
+    fn match_pair(&self, before: &str, after: &str, hits: &mut Hits) {
         let mut folded = std::mem::take(&mut hits.folded);
         if self.scan_text(before, &mut folded).may_match
             || self.scan_text(after, &mut folded).may_match
@@ -371,15 +388,6 @@ fn names_session(key: &str) -> bool {
     let letters = key.chars().filter(char::is_ascii_alphanumeric);
     let key: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     matches!(key.as_str(), "session" | "sessionid" | "runid")
-}
-
-/// Returns whether `bytes` contain anything other than text.
-fn is_binary(bytes: &[u8]) -> bool {
-    let is_text = |text: &str| {
-        text.bytes()
-            .all(|byte| byte >= b' ' || byte.is_ascii_whitespace())
-    };
-    !std::str::from_utf8(bytes).is_ok_and(is_text)
 }
 
 /// Returns the reason of a match of `pattern` with the given coverage in a field of the given role.

@@ -157,7 +157,7 @@ fn an_identifier_is_found_after_a_length_that_looks_like_a_letter() {
     let patterns = PatternSearch::new([], search(["alice-77", &did, "José Díaz"]));
     let parquet = [b"\x08\0\0\0alice-77", &b"8\0\0\0abc"[..]].concat();
     for (bytes, what) in [
-        (&b"\x68alice-77\x67subject"[..], "CBOR"),
+        (&b"\xa1\x68alice-77\x67subject"[..], "CBOR"),
         (&[b"\xd90", did.as_bytes()].concat(), "MessagePack"),
         (&parquet, "Parquet"),
         (b"met alice-77A\0\0\0and so on", "the end of a value"),

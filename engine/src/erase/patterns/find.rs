@@ -59,9 +59,12 @@ impl IdentifierPattern {
             return Some(found);
         }
         let opens = before.is_empty() || !self.continues_before(before);
-        let closes = rest.is_empty() || !self.continues(&mut rest.chars());
+        let closes = rest.is_empty() || !self.continues_after(rest);
+        let in_underscores = affixes && !self.text.contains('_');
+        let has_prefix = || has_prefix(before) || in_underscores && before.ends_with('_');
+        let has_suffix = || has_suffix(rest) || in_underscores && rest.starts_with('_');
         let is_delimited =
-            (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
+            (opens || affixes && has_prefix()) && (closes || affixes && has_suffix());
         if !is_delimited {
             return None;
         }
@@ -85,6 +88,13 @@ impl IdentifierPattern {
             Some(letter) => is_segmented(letter),
             None => false,
         }
+    }
+
+    /// Returns whether the beginning of `rest`, which follows an occurrence, is part of the same
+    /// word or identifier. No domain has an underscore.
+    fn continues_after(&self, rest: &str) -> bool {
+        let is_after_domain = self.is_email && rest.starts_with('_');
+        !is_after_domain && self.continues(&mut rest.chars())
     }
 
     /// Returns whether the end of `before`, which precedes an occurrence, is part of the same word
@@ -194,8 +204,7 @@ impl IdentifierPattern {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;
-        let continues =
-            self.continues_before(text.get(..start)?) || self.continues(&mut rest.chars());
+        let continues = self.continues_before(text.get(..start)?) || self.continues_after(rest);
         if continues {
             return None;
         }

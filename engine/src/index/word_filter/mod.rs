@@ -8,7 +8,7 @@
 //! needs of a segment that it doesn't read.
 //!
 //! ```text
-//! "GMWORD05"    magic                                            8
+//! "GMWORD06"    magic                                            8
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
@@ -22,14 +22,16 @@
 //! [`crate::text::fold`]: exactly, and to the coarsest form, without accents and with one letter
 //! for those that look alike. In unsegmented scripts each letter is a word, and ends a word of
 //! another script before it. Text with escapes is added as it is written and unescaped; encoded
-//! text is also added decoded (`crate::text::encodings`). A number that is written in groups is
-//! added by its last seven digits at the end of every group.
+//! text is also added decoded (`crate::text::encodings`), and all of these also without control
+//! sequences and symbols (`crate::text::undecorated`). A number that is written in groups is added
+//! by its last seven digits at the end of every group.
 //!
 //! Keys of null entries are added like others: grains that aren't canonical may have such entries.
 //!
 //! A filter of another version (`GMWORD03` lacked keys of null entries and integers that are stored
 //! as doubles, and kept some invisible characters; `GMWORD04` lacked single letters of Hangul,
-//! and words next to letters of unsegmented scripts) isn't used: its segment is read, and `reindex`
+//! and words next to letters of unsegmented scripts; `GMWORD05` lacked words next to control
+//! sequences and symbols) isn't used: its segment is read, and `reindex`
 //! rebuilds the filter.
 //!
 //! Sealed segments have no filter, because it would reveal words.
@@ -58,7 +60,7 @@ use crate::text::fold::is_unsegmented;
 /// Name of the sidecar file.
 pub(crate) const WORDS_FILE: &str = "words.bin";
 
-const MAGIC: &[u8; 8] = b"GMWORD05";
+const MAGIC: &[u8; 8] = b"GMWORD06";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
@@ -295,6 +297,18 @@ mod tests {
     }
 
     #[test]
+    fn words_next_to_control_sequences_and_symbols_are_in_the_filter() {
+        let decorated = filter(&[
+            "\u{1b}[1;34mAda Okafor\u{1b}[0m",
+            "Ona Silva\u{b9}, 0160 5551003\u{b2}",
+        ]);
+        for text in ["ada okafor", "ona silva"] {
+            assert!(decorated.may_hold(text), "{text}");
+        }
+        assert!(decorated.may_hold_number_tail(5_551_003));
+    }
+
+    #[test]
     fn an_address_inside_a_longer_run_of_digits_is_found() {
         let address = ContentAddress::of(b"a").to_string();
         assert!(filter(&[&format!("sha256:{address}")]).may_hold(&address));
@@ -376,6 +390,13 @@ mod tests {
             "\u{2019}",
             "'",
             "\u{2011}",
+            "\u{1b}[1m",
+            "[0m",
+            "\\e[0m",
+            "\u{b9}",
+            "\u{2122}",
+            "\u{336}",
+            "\u{640}",
         ])
     }
 

@@ -12,9 +12,11 @@ use super::{DISABLED, HAS_REACHING_POLICY, HAS_WITHDRAWAL};
 use crate::index::watchlist::Watchlist;
 use crate::policy::Policy;
 use crate::text::confusables::LetterEquivalence;
+use crate::text::each_text_of_value;
 use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, is_unsegmented, unescaped};
 use crate::text::numbers::{MIN_DIGITS, each_number, integer_of};
+use crate::text::undecorated::undecorated;
 
 /// Maximal number of addresses that are searched for in one run of hex digits. A longer run
 /// disables the filter.
@@ -276,6 +278,7 @@ impl WordSet {
         bytes
             .utf8_chunks()
             .for_each(|chunk| self.add_text(chunk.valid()));
+        each_text_of_value(bytes, |text| self.add_text(text));
     }
 
     pub(super) fn add_text(&mut self, text: &str) {
@@ -285,19 +288,36 @@ impl WordSet {
         }
     }
 
-    /// Adds the words of `text`, and those of the texts that it encodes.
+    /// Adds the words of `text`, and those of the texts that it encodes; also of the text without
+    /// its control sequences and symbols.
     fn add_form(&mut self, text: &str) {
         self.has_long_word = false;
         self.add_written(text);
         if std::mem::take(&mut self.has_long_word) || has_marks(text) {
-            each_decoded(text, |_, plain| {
-                self.add_written(plain);
-                unescaped(plain).for_each(|meant| self.add_written(&meant));
-            });
+            self.add_decoded(text);
+            if let Some(plain) = undecorated(text) {
+                self.add_decoded(&plain.text);
+            }
         }
     }
 
+    /// Adds the words of the texts that `text` encodes.
+    fn add_decoded(&mut self, text: &str) {
+        each_decoded(text, |_, plain| {
+            self.add_written(plain);
+            unescaped(plain).for_each(|meant| self.add_written(&meant));
+        });
+    }
+
+    /// Adds the words of `text` as it is written, and without its control sequences and symbols.
     fn add_written(&mut self, text: &str) {
+        self.add_plain(text);
+        if let Some(plain) = undecorated(text) {
+            self.add_plain(&plain.text);
+        }
+    }
+
+    fn add_plain(&mut self, text: &str) {
         self.digits = 0;
         if text.is_ascii() {
             self.add_words(text, Digits::NumbersOnly);
