@@ -40,6 +40,8 @@ struct MessageFold<'f> {
     blocks: BTreeMap<(u64, usize), ContentBlockFold<'f>>,
     /// The number of start events of a message.
     starts: usize,
+    /// True after an event that only a message has.
+    is_message: bool,
     complete: bool,
     error: Option<Json<'f>>,
 }
@@ -61,6 +63,7 @@ impl<'f> MessageFold<'f> {
         };
         let kind = event.remove("type");
         let kind = kind.as_ref().and_then(Json::as_str).unwrap_or_default();
+        self.is_message |= kind.starts_with("message_") || kind.starts_with("content_block_");
         match kind {
             "message_start" => self.start(event),
             "content_block_start" => self.block_start(event),
@@ -170,6 +173,10 @@ impl<'f> MessageFold<'f> {
         {
             let members = [("type", Json::from("error")), ("error", error)];
             return members.into_iter().collect();
+        }
+        // The start event may be lost: it has the type.
+        if self.is_message && self.starts == 0 && !self.message.contains_key("type") {
+            self.message.insert("type", "message");
         }
         match self.message.get_mut("content") {
             Some(Json::Array(content)) => content.extend(blocks),

@@ -91,8 +91,9 @@ impl<'f> ConverseFold<'f> {
     }
 
     fn finish(self) -> FoldedStream<'f> {
-        let has_message = !self.blocks.is_empty() || !self.message.is_empty();
-        let complete = has_message && self.complete && self.error.is_none();
+        // The end belongs to a message, also if its other events are lost.
+        let has_message = self.complete || !self.blocks.is_empty() || !self.message.is_empty();
+        let complete = self.complete && self.error.is_none();
         let error = self.error.clone();
         let body = match (has_message, self.error) {
             (false, Some(error)) => error,
@@ -268,6 +269,14 @@ mod tests {
                 format!(r#"[{{"toolUse":{{"name":"n","input":{expected}}}}}]"#)
             );
         }
+    }
+
+    #[test]
+    fn the_end_of_a_stream_alone_is_a_response_without_content() {
+        let end = folded(&[r#"{"messageStop":{"stopReason":"end_turn"}}"#]);
+        let expected = r#"{"output":{"message":{"content":[]}},"stopReason":"end_turn"}"#;
+        assert_eq!(end.body, Json::parse(expected.as_bytes()).unwrap());
+        assert!(end.complete);
     }
 
     #[test]

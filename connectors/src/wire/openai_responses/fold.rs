@@ -11,7 +11,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
-use super::super::json_access::{append_text, merge_member, object};
+use super::super::json_access::{append_text, merge_member, object, text_or_empty};
 
 /// Events whose response is final.
 const FINAL: [&str; 4] = [
@@ -65,6 +65,8 @@ struct ResponseFold<'f> {
     items: BTreeMap<u64, Object<'f>>,
     /// True if the last item is complete.
     is_item_done: bool,
+    /// True after an event of a response, with the response or without it.
+    is_response: bool,
     complete: bool,
     error: Option<Json<'f>>,
 }
@@ -76,6 +78,7 @@ impl<'f> ResponseFold<'f> {
             .and_then(Json::as_str)
             .unwrap_or_default()
             .to_owned();
+        self.is_response |= kind.starts_with("response.");
         if let Some(Json::Object(response)) = event.get_mut("response") {
             let response = std::mem::take(response);
             self.response(&kind, response, event);
@@ -140,7 +143,19 @@ impl<'f> ResponseFold<'f> {
         }
     }
 
+    /// Adds what only the events with a response and those that begin an item state, if the stream
+    /// has events of a response, but none with it: its beginning is lost.
+    fn add_lost_beginning(&mut self) {
+        if !self.is_response || !self.response.is_empty() {
+            return;
+        }
+        self.response.insert("object", "response");
+        self.response.insert("output", Vec::new());
+        self.items.values_mut().for_each(add_type);
+    }
+
     fn finish(mut self) -> FoldedStream<'f> {
+        self.add_lost_beginning();
         let output = self.response.get("output").and_then(Json::as_array);
         if output.is_none_or(<[Json]>::is_empty) && !self.items.is_empty() {
             let items = self.items.into_values().filter(|item| !item.is_empty());
@@ -177,6 +192,27 @@ impl DeltaTarget {
             part_type,
             text_key,
         }
+    }
+}
+
+/// Adds the type of an item that has none, by the members that its deltas have filled.
+fn add_type(item: &mut Object<'_>) {
+    if item.is_empty() || item.contains_key("type") {
+        return;
+    }
+    let texts = item.get("content").and_then(Json::as_array);
+    let is_reasoning = |part: &Json| text_or_empty(part, "type") == "reasoning_text";
+    let item_type = match texts {
+        Some(texts) if !texts.iter().any(is_reasoning) => "message",
+        Some(_) => "reasoning",
+        None if item.contains_key("summary") => "reasoning",
+        None if item.contains_key("input") => "custom_tool_call",
+        None if item.contains_key("code") => "code_interpreter_call",
+        None => "function_call",
+    };
+    item.insert("type", item_type);
+    if item_type == "message" {
+        item.insert("role", "assistant");
     }
 }
 
@@ -358,6 +394,24 @@ mod tests {
             {"type":"url_citation","url":"x"},{"type":"url_citation","url":"y"}]}]}]"#;
         let expected = Json::parse(expected.as_bytes()).unwrap();
         assert_eq!(body.get("output"), Some(&expected));
+    }
+
+    #[test]
+    fn a_stream_without_its_beginning_is_a_response_with_the_items_of_its_deltas() {
+        let cut = folded(&[
+            r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"delta":"b"}"#,
+            r#"{"type":"response.output_text.delta","output_index":1,"delta":"a"}"#,
+            r#"{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{}"}"#,
+        ]);
+        let expected = r#"{"object":"response","output":[
+            {"type":"reasoning","summary":[{"type":"summary_text","text":"b"}]},
+            {"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]},
+            {"type":"function_call","arguments":"{}"}]}"#;
+        assert_eq!(cut.body, Json::parse(expected.as_bytes()).unwrap());
+        assert!(!cut.complete);
+        for of_others in [r#"{"type":"content_block_delta","delta":{}}"#, r#"{"x":1}"#] {
+            assert!(folded(&[of_others]).body.get("object").is_none());
+        }
     }
 
     #[test]

@@ -331,3 +331,45 @@ fn an_answer_without_a_model_has_the_requested_one() {
     );
     assert_eq!(converse("", ""), None);
 }
+
+#[test]
+fn a_stream_that_lacks_its_first_event_is_read_as_far_as_it_goes() {
+    let text = r#"{"type":"response.output_text.delta","output_index":0,"delta":"hi"}"#;
+    let thought = r#"{"type":"response.reasoning_summary_text.delta","delta":"hi"}"#;
+    let block =
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}"#;
+    let start =
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let end = r#"{"type":"message_stop"}"#;
+    let read = |(provider, endpoint): (&str, &str), events: &[&str]| {
+        let events = events.iter().map(|event| format!("data: {event}\n\n"));
+        let stream = Json::from(events.collect::<String>()).to_string();
+        last(&format!(
+            r#"{{"provider":"{provider}","endpoint":"{endpoint}","request":{{"model":"m","max_tokens":5,"input":"q","messages":[{{"role":"user","content":"q"}}]}},"response_sse":{stream}}}"#
+        ))
+    };
+    let claude = ("anthropic", "messages");
+    let whole = read(claude, &[start, block, stop, end]);
+    assert_eq!(
+        (whole.0, whole.1, whole.2.as_deref()),
+        (
+            MessageStatus::Complete,
+            Some(StopReason::EndTurn),
+            Some("anthropic:m")
+        )
+    );
+    let responses = ("openai", "responses");
+    for (endpoint, events) in [
+        (claude, &[start, block][..]),
+        (claude, &[block]),
+        (claude, &[stop]),
+        (responses, &[text]),
+        (responses, &[thought]),
+        (responses, &[r#"{"type":"response.in_progress"}"#]),
+    ] {
+        let (status, _, model, _) = read(endpoint, events);
+        assert_eq!(status, MessageStatus::Partial, "{events:?}");
+        assert_eq!(model.as_deref(), Some(&*format!("{}:m", endpoint.0)));
+    }
+}
