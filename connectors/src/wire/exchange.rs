@@ -261,11 +261,13 @@ impl<'a> Exchange<'a> {
 }
 
 /// Returns the JSON of a line whose request is recorded as the text of a JSON object, with the
-/// object in place of the text. `None` for any other line.
+/// object in place of the text. `None` for any other line. Half of a surrogate pair becomes U+FFFD,
+/// as in the line itself.
 pub fn with_parsed_request<'j>(json: &'j Json<'j>) -> Option<Json<'j>> {
     let text = json.get("request")?.as_str()?;
     let is_object = text.trim_start().starts_with('{');
-    let request = Json::parse(text.as_bytes()).ok().filter(|_| is_object)?;
+    let request = Json::parse_lossy(text.as_bytes()).ok();
+    let request = request.filter(|_| is_object)?;
     let mut parsed = json.reborrow();
     parsed.as_object_mut()?.insert("request", request);
     Some(parsed)

@@ -313,3 +313,24 @@ fn a_body_that_nothing_reads_is_a_raw_one() {
         assert_eq!(kept, [member], "{text}");
     }
 }
+
+#[test]
+fn a_request_that_is_the_text_of_an_object_is_read_also_with_half_a_surrogate_pair() {
+    let request = |text: &str| {
+        let json = Json::Object([("request", text)].into_iter().collect());
+        let parsed = with_parsed_request(&json)?;
+        Some(parsed.get("request")?.get("input")?.as_str()?.to_owned())
+    };
+    for (text, expected) in [
+        (r#"{"input":"hi"}"#, Some("hi")),
+        (r#"{"input":"a\ud83d"}"#, Some("a\u{fffd}")),
+        (
+            r#"{"input":"\ude00 \ud83d\ude00"}"#,
+            Some("\u{fffd} \u{1f600}"),
+        ),
+        (r#"{"input":"#, None),
+        (r#"["\ud83d"]"#, None),
+    ] {
+        assert_eq!(request(text).as_deref(), expected, "{text}");
+    }
+}
