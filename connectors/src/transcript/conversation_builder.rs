@@ -1,7 +1,6 @@
 //! Construction of a conversation message by message, for sources that no provider adapter reads.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_id, tool_use_id};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
@@ -31,10 +30,62 @@ pub(super) struct ConversationEnd {
     time: Timestamp,
 }
 
-/// The first messages of unnamed conversations of a file, with the times of the first that begins
-/// with each, and the number of others that began at that time.
+/// The unnamed conversations of a file by their first messages. What a conversation gets depends
+/// only on those before it, so that it stays the same when the file grows.
 #[derive(Debug, Default)]
-pub(super) struct FirstMessages(HashMap<MessagePosition, (Timestamp, usize)>);
+pub(super) struct FirstMessages(HashMap<MessagePosition, SimilarConversations>);
+
+/// The conversations that begin with one message.
+#[derive(Debug)]
+struct SimilarConversations {
+    /// The time of the first of them, in microseconds.
+    first_micros: i64,
+    /// By the time at which they began, in microseconds.
+    at: HashMap<i64, SimultaneousConversations>,
+}
+
+/// The conversations that begin with one message at one time.
+#[derive(Debug, Default)]
+struct SimultaneousConversations {
+    count: usize,
+    /// The number, among them, of the one whose time is recorded.
+    dated: Option<usize>,
+}
+
+impl SimultaneousConversations {
+    /// Returns the number of a conversation that begins. One with a recorded time is that which
+    /// began at the same time, logged again; one without is always another.
+    fn number(&mut self, is_undated: bool) -> usize {
+        if let Some(number) = self.dated.filter(|_| !is_undated) {
+            return number;
+        }
+        let number = self.count;
+        self.count += 1;
+        if !is_undated {
+            self.dated = Some(number);
+        }
+        number
+    }
+}
+
+impl SimilarConversations {
+    fn new(first: Timestamp) -> SimilarConversations {
+        SimilarConversations {
+            first_micros: first.micros(),
+            at: HashMap::new(),
+        }
+    }
+
+    /// Returns the name of a conversation that begins at `time`, which is empty for the first one.
+    fn name(&mut self, time: Timestamp, is_undated: bool) -> String {
+        let micros = time.micros();
+        match self.at.entry(micros).or_default().number(is_undated) {
+            0 if micros == self.first_micros => String::new(),
+            0 => format!("#{micros}"),
+            number => format!("#{micros}#{number}"),
+        }
+    }
+}
 
 impl FirstMessages {
     /// Gives `conversation` positions of its own if it is unnamed and about to begin like another
@@ -52,24 +103,12 @@ impl FirstMessages {
             return;
         }
         let first = conversation.next_position(role, content);
-        let name = match self.0.entry(first) {
-            Entry::Vacant(slot) => {
-                slot.insert((time, 0));
-                return;
-            }
-            Entry::Occupied(mut slot) => {
-                let (known, repeats) = slot.get_mut();
-                match known.micros() == time.micros() {
-                    true if !is_undated => return,
-                    true => {
-                        *repeats += 1;
-                        format!("#{}#{repeats}", time.micros())
-                    }
-                    false => format!("#{}", time.micros()),
-                }
-            }
-        };
-        conversation.thread = PositionTracker::new(&name);
+        let similar = self.0.entry(first);
+        let similar = similar.or_insert_with(|| SimilarConversations::new(time));
+        let name = similar.name(time, is_undated);
+        if !name.is_empty() {
+            conversation.thread = PositionTracker::new(&name);
+        }
     }
 }
 

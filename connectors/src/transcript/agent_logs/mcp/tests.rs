@@ -3,10 +3,11 @@ use std::collections::HashSet;
 use gristmill_schemas::cmf::canonical::from_canonical;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::{ContentBlock, Role};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::*;
 use crate::transcript::grain_output::{GrainCounts, GrainOutput, grains_of_part};
+use crate::transcript::options::KnownPrefix;
 
 const LIST: [&str; 4] = [
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#,
@@ -310,4 +311,60 @@ fn connections_without_times_that_begin_alike_are_conversations_of_their_own() {
     assert_eq!((part.messages.len(), positions.len()), (6, 6));
     let alone = parse_capture(connection("one").as_bytes(), ReadOptions::default());
     assert_eq!(part.messages[..2], alone.messages[..]);
+}
+
+#[test]
+fn connections_that_are_appended_to_a_log_are_conversations_of_their_own() {
+    let connection = |text: &str| {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"l"}}"#;
+        let result = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+        );
+        format!("{}\n{call}\n{result}\n", LIST[0])
+    };
+    let dated = |text: &str, time: i64| {
+        let lines = connection(text);
+        let lines = lines.lines();
+        let lines = lines.map(|line| format!("{{\"ts\":{time},\"message\":{line}}}\n"));
+        lines.collect::<String>()
+    };
+    let (first, then) = (Timestamp::from_seconds(500), Timestamp::from_seconds(900));
+    for (known, added) in [
+        (
+            connection("a") + &connection("b"),
+            connection("c") + &connection("d"),
+        ),
+        (
+            dated("a", 100) + &connection("b"),
+            connection("c") + &connection("d"),
+        ),
+        (
+            dated("a", 100) + &dated("b", 900),
+            connection("c") + &dated("d", 200),
+        ),
+        (
+            dated("a", 100) + &connection("b"),
+            dated("c", 500) + &connection("d"),
+        ),
+    ] {
+        let before = ReadOptions {
+            fallback: first,
+            ..ReadOptions::default()
+        };
+        let prefixes = [KnownPrefix {
+            length: known.len() as u64,
+            time: first,
+        }];
+        let after = ReadOptions {
+            fallback: then,
+            known_prefixes: &prefixes,
+            ..ReadOptions::default()
+        };
+        let text = format!("{known}{added}");
+        let before = parse_capture(known.as_bytes(), before).messages;
+        let after = parse_capture(text.as_bytes(), after).messages;
+        assert_eq!(before[..], after[..before.len()], "{text}");
+        let positions: HashSet<_> = after.iter().map(|placed| placed.position).collect();
+        assert_eq!((after.len(), positions.len()), (8, 8), "{text}");
+    }
 }
