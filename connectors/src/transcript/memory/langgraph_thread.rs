@@ -3,8 +3,10 @@
 //!
 //! Each message is emitted once, with the time of the first snapshot that has it. It is known by
 //! its position, or by its id and content where a snapshot has lost messages before it: a node that
-//! summarises a history removes what the summary replaces. After a message whose content was edited
-//! the rest is a branch, whose messages are known by their positions only.
+//! summarises a history removes what the summary replaces. A message with the position of one with
+//! another id is known by its own id: the messages that a trimmed history retains may begin like
+//! the thread. After a message whose content was edited the rest is a branch, whose messages are
+//! known by their positions only.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,9 +18,25 @@ use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder,
 /// The messages of earlier snapshots.
 #[derive(Debug, Default)]
 pub(super) struct KnownMessages {
-    times: HashMap<MessagePosition, Timestamp>,
+    by_position: HashMap<MessagePosition, EmittedMessage>,
     /// By thread, and by the id of the message.
     by_id: HashMap<String, HashMap<String, KnownMessage>>,
+}
+
+/// A message that was emitted.
+#[derive(Debug)]
+struct EmittedMessage {
+    time: Timestamp,
+    /// Its id in its snapshot, if that has it once.
+    id: Option<String>,
+}
+
+impl EmittedMessage {
+    /// Returns true if a message with `id` may be this one.
+    fn may_be(&self, id: Option<&str>) -> bool {
+        let own = self.id.as_deref();
+        own.is_none() || id.is_none() || own == id
+    }
 }
 
 /// A message with an id.
@@ -31,7 +49,7 @@ struct KnownMessage {
 
 /// The messages of a snapshot, in order.
 pub(super) struct SnapshotMessages<'k> {
-    times: &'k mut HashMap<MessagePosition, Timestamp>,
+    by_position: &'k mut HashMap<MessagePosition, EmittedMessage>,
     by_id: &'k mut HashMap<String, KnownMessage>,
     conversation: ConversationBuilder,
     /// The time of the snapshot.
@@ -46,7 +64,7 @@ impl<'k> SnapshotMessages<'k> {
     /// Returns the messages of a snapshot of `thread` before the first one.
     pub(super) fn new(known: &'k mut KnownMessages, thread: &str, time: Timestamp) -> Self {
         SnapshotMessages {
-            times: &mut known.times,
+            by_position: &mut known.by_position,
             by_id: known.by_id.entry(thread.to_owned()).or_default(),
             conversation: ConversationBuilder::new(thread),
             time,
@@ -66,28 +84,37 @@ impl<'k> SnapshotMessages<'k> {
         let id = id.filter(|id| self.seen.insert((*id).to_owned()));
         let alone = PositionTracker::new("").advance(role, &content);
         let position = self.conversation.next_position(role, &content);
-        // The ids depend on the times, so a repeated message must get the time that it had.
-        if let Some(time) = self.times.get(&position) {
-            self.conversation.push(role, content, *time);
-            return None;
-        }
-        if let Some(known) = id.and_then(|id| self.by_id.get(id)) {
-            self.is_edited |= known.content != alone;
-            if !self.is_edited {
+        let at_position = self.by_position.get(&position);
+        let with_id = id.and_then(|id| self.by_id.get(id));
+        let is_other = at_position.is_none_or(|emitted| !emitted.may_be(id));
+        if let Some(known) = with_id.filter(|_| is_other) {
+            self.is_edited |= at_position.is_none() && known.content != alone;
+            if !self.is_edited && known.content == alone {
                 self.conversation.continue_after(&known.end, content);
                 return None;
             }
         }
+        // The ids depend on the times, so a repeated message must get the time that it had.
+        if let Some(emitted) = at_position {
+            self.conversation.push(role, content, emitted.time);
+            return None;
+        }
         let built = self.conversation.push(role, content, self.time);
-        self.times.insert(built.position, built.message.created_at);
+        self.note(&built, id, alone);
+        Some(built)
+    }
+
+    /// Notes a message that is emitted. `content` is its position without messages before it.
+    fn note(&mut self, built: &BuiltMessage, id: Option<&str>, content: MessagePosition) {
+        let emitted = EmittedMessage {
+            time: built.message.created_at,
+            id: id.map(str::to_owned),
+        };
+        self.by_position.insert(built.position, emitted);
         if let (Some(id), Some(end)) = (id, self.conversation.end()) {
-            let known = KnownMessage {
-                content: alone,
-                end,
-            };
+            let known = KnownMessage { content, end };
             self.by_id.insert(id.to_owned(), known);
         }
-        Some(built)
     }
 }
 
@@ -154,6 +181,34 @@ mod tests {
         expected.insert(4, follows("summary", ""));
         expected.push(follows("z", "s"));
         assert_eq!(texts(&messages), expected);
+    }
+
+    #[test]
+    fn a_trimmed_history_that_begins_like_its_thread_goes_on_from_its_end() {
+        let first: &[&str] = &["h1 hi", "a1 hello", "h2 hi", "a2 hello"];
+        let messages = thread(&[first, &["h2 hi", "a2 hello", "h3 bye"]]);
+        let expected = [
+            follows("hi", ""),
+            follows("hello", "hi"),
+            follows("hi", "hello"),
+            follows("hello", "hi"),
+            follows("bye", "hello"),
+        ];
+        assert_eq!(texts(&messages), expected);
+        let parents: Vec<_> = messages.iter().map(|placed| placed.parent).collect();
+        let positions = messages.iter().map(|placed| Some(placed.position));
+        assert!(parents[1..].iter().copied().eq(positions.take(4)));
+    }
+
+    #[test]
+    fn a_thread_that_returns_to_a_branch_goes_on_there() {
+        let messages = thread(&[
+            &["h1 q", "a1 x", "h2 r"],
+            &["h1 q", "a1 edited", "h2 r"],
+            &["h1 q", "a1 x", "h2 r", "a2 y"],
+        ]);
+        assert_eq!(messages.len(), 6);
+        assert_eq!(messages[5].parent, Some(messages[2].position));
     }
 
     #[test]
