@@ -8,7 +8,7 @@ use gristmill_schemas::message::Timestamp;
 
 use super::run_result::failure_of_run;
 use crate::transcript::line::Line;
-use crate::wire::json_access::{flag, items, object, present, text, text_or_empty};
+use crate::wire::json_access::{flag, items, non_empty_text, object, present, text, text_or_empty};
 
 /// A line with an id.
 #[derive(Debug)]
@@ -153,6 +153,11 @@ impl StreamTails {
         let tail = self.0.get(&stream_of(session, json));
         (uuid, tail.map(|tail| tail.uuid.clone()))
     }
+}
+
+/// Returns true for a line of a subagent in `stream-json` output.
+pub(super) fn is_of_subagent(json: &Json) -> bool {
+    non_empty_text(json, "parent_tool_use_id").is_some()
 }
 
 /// Returns the key of the stream of a line.

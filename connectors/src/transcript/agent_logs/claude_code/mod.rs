@@ -13,7 +13,8 @@
 //!
 //! The output for other programs (`stream-json`) has no parents: a line follows the previous line
 //! of its session, or of its subagent. It ends with the result of the run: a failure is a message
-//! that nothing follows, and the usage that the answers don't have is added to that of the last.
+//! that nothing follows, and the usage that the answers don't have is added to that of the last
+//! one that isn't a subagent's.
 //!
 //! | module | question |
 //! |---|---|
@@ -31,9 +32,11 @@ mod session_tree;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use gristmill_schemas::json::Json;
 
-use self::log_line::{StreamTails, message_of_line, queued_message};
+use self::log_line::{StreamTails, is_of_subagent, message_of_line, queued_message};
 use self::run_result::{RunResult, assign_rest};
 use self::session_tree::SessionTree;
 use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
@@ -46,11 +49,12 @@ use crate::transcript::parsed::ParsedPart;
 pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut part = ParsedPart::default();
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
-    let mut results = Vec::new();
+    let (mut results, mut subagent_lines) = (Vec::new(), HashSet::new());
     for line in lines(bytes) {
         match line.json(bytes) {
             Ok(json) if json.as_object().is_some() => {
                 results.extend(RunResult::of(&json, &line));
+                subagent_lines.extend(is_of_subagent(&json).then_some(line.number));
                 let parsed = tails.parse_line(&json, line.clone());
                 let is_kept = parsed.map(|(uuid, parsed)| tree.insert(uuid, parsed));
                 let problem = match (is_kept, message_of_line(&json)) {
@@ -75,7 +79,7 @@ pub(crate) fn parse_session(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPar
     }
     tree.read_branches(options, &mut part);
     part.messages.sort_by_key(|placed| placed.line.number);
-    assign_rest(&mut part.messages, results);
+    assign_rest(&mut part.messages, results, &subagent_lines);
     part
 }
 

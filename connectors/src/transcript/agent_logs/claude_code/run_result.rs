@@ -1,11 +1,12 @@
 //! The result with which the `stream-json` output of a run ends: its failure and its usage.
 //!
 //! The answers of a run state the output that they began with, and the result states that of all of
-//! them. What it has beyond the answers before it is added to the usage of the last one. A result
-//! counts what was used since the previous one, or, where programs send several prompts to one
-//! process, since its start: then it counts at least as much as all before it.
+//! them. What it has beyond the answers before it is added to the usage of the last one that isn't
+//! a subagent's; some programs don't count the answers of subagents in the result. A result counts
+//! what was used since the previous one, or, where programs send several prompts to one process,
+//! since its start: then it counts at least as much as all before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Role;
@@ -68,27 +69,53 @@ struct SessionCount {
     all: TokenUsage,
     /// That since the last result.
     of_run: TokenUsage,
-    /// The last answer of a model since the last result.
-    last_answer: Option<usize>,
+    /// That since the last result without the answers of subagents.
+    of_agent: TokenUsage,
+    /// The answer since the last result to which the rest belongs.
+    last_answer: Option<LastAnswer>,
 }
 
-/// Adds the usage of each run that its answers don't have to that of its last answer. A run without
-/// an answer has none that it could be added to, except the message of its failure.
-pub(super) fn assign_rest(messages: &mut [PlacedMessage], results: Vec<RunResult>) {
+/// An answer, by its number, with how much the rest belongs to it.
+#[derive(Clone, Copy)]
+struct LastAnswer {
+    index: usize,
+    author: Author,
+}
+
+/// Who wrote an answer; the rest of a run belongs to the greatest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Author {
+    /// A subagent.
+    Subagent,
+    /// No model: it is the message of a failure, whose tokens would have no price.
+    Program,
+    /// The model of the agent.
+    Agent,
+}
+
+/// Adds the usage of each run that its answers don't have to that of its last answer, or of the
+/// message of its failure if it has none. A subagent's answer, which is on one of `subagent_lines`,
+/// gets it only in a run that has no other message of these kinds.
+pub(super) fn assign_rest(
+    messages: &mut [PlacedMessage],
+    results: Vec<RunResult>,
+    subagent_lines: &HashSet<u64>,
+) {
     let mut counts: HashMap<String, SessionCount> = HashMap::new();
     let mut next = 0;
     for result in results {
         while let Some(placed) = messages.get(next)
             && placed.line.number <= result.line
         {
-            count(placed, next, &mut counts);
+            let is_of_subagent = subagent_lines.contains(&placed.line.number);
+            count(placed, (next, is_of_subagent), &mut counts);
             next += 1;
         }
         let count = counts.entry(result.session).or_default();
         let rest = rest_of(result.usage, count);
-        count.of_run = TokenUsage::default();
+        (count.of_run, count.of_agent) = Default::default();
         let answer = count.last_answer.take();
-        if let Some(placed) = answer.and_then(|answer| messages.get_mut(answer))
+        if let Some(placed) = answer.and_then(|answer| messages.get_mut(answer.index))
             && rest != TokenUsage::default()
         {
             placed.usage = Some(placed.usage.map_or(rest, |known| sum(known, rest)));
@@ -98,7 +125,11 @@ pub(super) fn assign_rest(messages: &mut [PlacedMessage], results: Vec<RunResult
 }
 
 /// Counts the message number `index`.
-fn count(placed: &PlacedMessage, index: usize, counts: &mut HashMap<String, SessionCount>) {
+fn count(
+    placed: &PlacedMessage,
+    (index, is_of_subagent): (usize, bool),
+    counts: &mut HashMap<String, SessionCount>,
+) {
     if placed.message.role != Role::Assistant {
         return;
     }
@@ -107,15 +138,30 @@ fn count(placed: &PlacedMessage, index: usize, counts: &mut HashMap<String, Sess
     let usage = placed.usage.unwrap_or_default();
     count.all = sum(count.all, usage);
     count.of_run = sum(count.of_run, usage);
-    // The message of a failure has no model: its tokens would have no price.
-    if placed.message.metadata.model.is_some() || count.last_answer.is_none() {
-        count.last_answer = Some(index);
+    if !is_of_subagent {
+        count.of_agent = sum(count.of_agent, usage);
+    }
+    let author = match placed.message.metadata.model {
+        _ if is_of_subagent => Author::Subagent,
+        None => Author::Program,
+        Some(_) => Author::Agent,
+    };
+    // Of several messages of failures the first one.
+    let belongs = |last: LastAnswer| {
+        author > last.author || author == last.author && author != Author::Program
+    };
+    if count.last_answer.is_none_or(belongs) {
+        count.last_answer = Some(LastAnswer { index, author });
     }
 }
 
 /// Returns what a result counts beyond what is counted.
 fn rest_of(total: TokenUsage, count: &SessionCount) -> TokenUsage {
-    let is_of_run = total.prompt_tokens() == count.of_run.prompt_tokens();
+    let is_sum_of = |usage: TokenUsage| total.prompt_tokens() == usage.prompt_tokens();
+    let is_of_run = is_sum_of(count.of_run);
+    if !is_of_run && is_sum_of(count.of_agent) {
+        return excess(total, count.of_agent);
+    }
     match difference(total, count.all) {
         Some(rest) if !is_of_run => rest,
         _ => excess(total, count.of_run),
@@ -184,6 +230,37 @@ mod tests {
             result(DONE, 8, 70),
         ];
         assert_eq!(usage(&of_process), [Some((3, 50)), Some((5, 20))]);
+    }
+
+    #[test]
+    fn the_rest_belongs_to_an_answer_of_the_agent_not_to_one_of_a_subagent() {
+        let of_subagent = |id: &str, input: u64, output: u64| {
+            let agent = r#""parent_tool_use_id":"toolu_1","message""#;
+            answer(id, input, output).replacen(r#""message""#, agent, 1)
+        };
+        let last = [
+            answer("a", 3, 1),
+            of_subagent("b", 5, 1),
+            result(DONE, 8, 60),
+        ];
+        assert_eq!(usage(&last), [Some((3, 59)), Some((5, 1))]);
+        let uncounted = [
+            answer("a", 3, 1),
+            of_subagent("b", 5, 2),
+            answer("c", 4, 1),
+            of_subagent("d", 5, 2),
+            result(DONE, 7, 60),
+        ];
+        assert_eq!(
+            usage(&uncounted),
+            [Some((3, 1)), Some((5, 2)), Some((4, 59)), Some((5, 2))],
+            "a result that counts no subagents"
+        );
+        let alone = [of_subagent("a", 3, 1), result(DONE, 3, 9)];
+        assert_eq!(usage(&alone), [Some((3, 9))]);
+        let failed = result(r#""subtype":"error","is_error":true"#, 3, 9);
+        let failed = [answer("a", 3, 1), of_subagent("b", 0, 0), failed];
+        assert_eq!(usage(&failed), [Some((3, 9)), Some((0, 0)), None]);
     }
 
     #[test]
