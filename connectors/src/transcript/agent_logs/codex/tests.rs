@@ -422,6 +422,8 @@ fn the_provider_of_a_rollout_is_the_one_that_its_header_names() {
         ("openai", "openai:m"),
         ("OpenRouter", "openrouter:m"),
         ("own-proxy", "own-proxy:m"),
+        ("oss", "oss:m"),
+        ("ollama", "ollama:m"),
         ("http://x.example", "openai:m"),
     ] {
         let header = format!(r#","model_provider":"{name}""#);
