@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
+use crate::wire::round_trip::{self, RoundTripOutcome};
 
 /// Returns the status, stop reason and model of the last message of an exchange, and whether it
 /// has metadata of the response. Asserts that both passes yield the same positions.
@@ -345,9 +346,15 @@ fn a_stream_that_lacks_its_first_event_is_read_as_far_as_it_goes() {
     let read = |(provider, endpoint): (&str, &str), events: &[&str]| {
         let events = events.iter().map(|event| format!("data: {event}\n\n"));
         let stream = Json::from(events.collect::<String>()).to_string();
-        last(&format!(
+        let line = format!(
             r#"{{"provider":"{provider}","endpoint":"{endpoint}","request":{{"model":"m","max_tokens":5,"input":"q","messages":[{{"role":"user","content":"q"}}]}},"response_sse":{stream}}}"#
-        ))
+        );
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        let adapter = registry::for_exchange(&exchange).unwrap();
+        let outcome = round_trip::check(adapter, &exchange).outcome();
+        assert_eq!(outcome, RoundTripOutcome::Equal, "{line}");
+        last(&line)
     };
     let claude = ("anthropic", "messages");
     let whole = read(claude, &[start, block, stop, end]);
