@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
+use gristmill_engine::destination::real_path;
 use gristmill_engine::lake::AuditHead;
 
 use crate::exit::Failure;
@@ -19,11 +20,14 @@ pub struct KnownHeads {
     torn_at: Option<u64>,
 }
 
-/// Reads the file `path`. One that doesn't exist has no heads, which is noted.
+/// Reads the file `path`, which isn't in the folder of `lake`. One that doesn't exist has no heads,
+/// which is noted.
 ///
 /// # Errors
-/// A failure with the number of the line if the file can't be read or a line isn't a head.
-pub fn read(path: &Path) -> Result<KnownHeads, Failure> {
+/// A failure if the file is in that folder or can't be read, and one with the number of the line if
+/// a line isn't a head.
+pub fn read(path: &Path, lake: &str) -> Result<KnownHeads, Failure> {
+    check_outside(path, Path::new(lake))?;
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             note(format_args!(
@@ -47,6 +51,19 @@ pub fn read(path: &Path) -> Result<KnownHeads, Failure> {
         heads: heads.collect::<Result<_, _>>()?,
         torn_at: (length < text.len()).then_some(length as u64),
     })
+}
+
+/// Checks that the file `path` isn't in the folder `lake`.
+fn check_outside(path: &Path, lake: &Path) -> Result<(), Failure> {
+    let file = real_path(path).map_err(|error| Failure::reading(path, &error))?;
+    match lake.canonicalize() {
+        Ok(lake) if file.starts_with(&lake) => Err(Failure::usage(format!(
+            "`{}` is in the folder of the lake: who sets the lake back sets it back, too; name a \
+             file elsewhere",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl KnownHeads {

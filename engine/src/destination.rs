@@ -99,13 +99,9 @@ impl Destination {
                 found: TargetKind::StandardOutput,
             });
         }
-        if !path.is_dir()
-            && let Some(lake) = lake_of(&std::path::absolute(path)?)
-        {
-            return Err(io::Error::other(format!(
-                "it is among the files of the lake `{}`",
-                lake.display()
-            )));
+        if !path.is_dir() {
+            check_outside_of_lakes(&std::path::absolute(path)?)?;
+            check_outside_of_lakes(&real_path(path)?)?;
         }
         let found = match fs::metadata(path) {
             Ok(found) => found,
@@ -323,6 +319,28 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
+/// Checks that `path` isn't among the files of a lake.
+fn check_outside_of_lakes(path: &Path) -> io::Result<()> {
+    let within = |lake: &Path| {
+        let lake = lake.display();
+        io::Error::other(format!("it is among the files of the lake `{lake}`"))
+    };
+    lake_of(path).map_or(Ok(()), |lake| Err(within(lake)))
+}
+
+/// Returns the path of the file to which `path` leads, without links, whether it exists or not. If
+/// its folder doesn't exist, the path is absolute and may have links.
+///
+/// # Errors
+/// If links lead in a circle.
+pub fn real_path(path: &Path) -> io::Result<PathBuf> {
+    let end = end_of_links(path)?;
+    match (fs::canonicalize(folder_of(&end)), end.file_name()) {
+        (Ok(folder), Some(name)) => Ok(folder.join(name)),
+        _ => std::path::absolute(end),
+    }
+}
+
 /// Follows a dangling link to its end; returns `path` itself if it isn't a link.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
@@ -371,5 +389,18 @@ mod tests {
         );
         assert!(Destination::of(&lake.join("page.html")).is_ok());
         assert!(Destination::of(&folder.path().join("a.cose")).is_ok());
+        #[cfg(unix)]
+        for (link, target) in [
+            ("to_file", "lake/erasures/a"),
+            ("to_folder", "lake/erasures"),
+        ] {
+            std::os::unix::fs::symlink(target, folder.path().join(link)).unwrap();
+            let path = match link {
+                "to_file" => folder.path().join(link),
+                _ => folder.path().join(link).join("a.cose"),
+            };
+            let refused = Destination::of(&path).unwrap_err().to_string();
+            assert!(refused.contains("files of the lake"), "{link}: {refused}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use gristmill_engine::lake::{AuditHead, AuditVerdict};
 
 use super::CommandContext;
 use crate::args::governance::AuditCommand;
-use crate::audit_heads;
+use crate::audit_heads::{self, KnownHeads};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Verifies the audit log.
@@ -13,8 +13,10 @@ pub async fn run(
     arguments: AuditCommand,
 ) -> Result<CommandOutcome, Failure> {
     let AuditCommand::Verify { results, heads } = arguments;
-    let known = heads.as_deref().map(audit_heads::read).transpose()?;
-    let known = known.unwrap_or_default();
+    let known = match &heads {
+        Some(path) => audit_heads::read(path, context.lake())?,
+        None => KnownHeads::default(),
+    };
     let verdict = match context.open_damaged_lake().await? {
         // The damage prevents the lake from being opened and is the result.
         Err(error) => AuditVerdict::of_unreadable(&error),

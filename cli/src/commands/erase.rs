@@ -136,8 +136,7 @@ fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
              `rejects`, `state` and `sources` were written by another process meanwhile, so run \
              the erasure again without other writers; `gristmill sql` shows the rows of `audit` \
              that name the people, which stay; files in `erasures` are proofs, which stay, too; \
-             other files aren't of the lake, and name the people or can't be searched: look at \
-             them, and remove them yourself"
+             other files aren't of the lake: look at them, and remove them yourself"
         }
         false => {
             "Unreferenced files of tables may belong to a running writer; use --exclusive to \

@@ -34,6 +34,7 @@ use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, HexastoreTerms};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
 use crate::segment::{ADDRESSES_FILE, MappedFile, content_of};
+pub(super) use foreign_files::check_searchable;
 use foreign_files::{is_binary_of_lake, is_foreign};
 
 /// Result of the byte search.
@@ -363,10 +364,11 @@ impl FileSearch<'_> {
     /// text.
     fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
         let attribution = self.retained.attribute(path);
-        let mut found = if bytes.as_ref().starts_with(PARQUET_MAGIC) {
-            self.parquet_file(path, bytes, attribution)?
-        } else if !is_binary_of_lake(path) {
-            self.text_file(path, &bytes)
+        let is_parquet = bytes.as_ref().starts_with(PARQUET_MAGIC);
+        let mut found = if is_parquet && !is_foreign(path) {
+            self.parquet(path, bytes, attribution)?
+        } else if is_parquet || !is_binary_of_lake(path) {
+            self.foreign_file(path, &bytes)
         } else if path.ends_with(HEXASTORE_FILE) {
             self.hexastore(bytes.as_ref(), attribution)
         } else {

@@ -1,9 +1,18 @@
 //! What isn't recognised by its place as a file of the lake: somebody may have put it there.
 
-use gristmill_connectors::source::{SourceBytes, for_each_decompressed, is_lake_folder};
+use std::sync::Arc;
 
-use super::{Attribution, ByteSearchResult, FileSearch, OVERLAP, PIECE};
-use crate::lake::{ERASURES, SCRATCH, is_sealed_file, is_staged};
+use gristmill_connectors::source::{SourceBytes, for_each_decompressed, is_lake_folder};
+use gristmill_schemas::columns::{GRAINS, REJECTS, SOURCES, STATE};
+
+use super::{
+    Attribution, ByteSearchResult, FileSearch, OVERLAP, PARQUET_MAGIC, PIECE, RetainedRows,
+};
+use crate::erase::identifier_search::IdentifierSearch;
+use crate::erase::pattern_search::PatternSearch;
+use crate::erase::request::SubjectRequest;
+use crate::error::{EngineError, Result};
+use crate::lake::{ERASURES, Lake, SCRATCH, is_sealed_file, is_staged};
 use crate::segment::{MappedFile, SIDECARS};
 
 /// The endings of what erasures and rounds of retention write into their folder.
@@ -82,49 +91,66 @@ impl TextCheck {
     }
 }
 
+/// Why a file can't be searched as a whole.
+type Unsearchable = String;
+
 impl FileSearch<'_> {
-    /// Searches the Parquet file `path` by its pages. One that isn't of the lake and can't be read,
-    /// or is encrypted, counts as a remnant, because it may be a copy.
-    ///
-    /// # Errors
-    /// [`crate::error::EngineError::File`] if a file of the lake is damaged.
-    pub(super) fn parquet_file(
-        &self,
-        path: &str,
-        bytes: MappedFile,
-        attribution: Attribution,
-    ) -> crate::error::Result<ByteSearchResult> {
-        if !is_foreign(path) {
-            return self.parquet(path, bytes, attribution);
+    /// Searches the file `path`, which isn't one of the lake's own formats. One that can't be
+    /// searched counts as a remnant, because it may be a copy, an archive or in an encoding that
+    /// isn't known.
+    pub(super) fn foreign_file(&self, path: &str, bytes: &MappedFile) -> ByteSearchResult {
+        let (mut found, cause) = self.foreign_content(path, bytes);
+        if let Some(cause) = cause {
+            tracing::warn!(
+                path,
+                "a file in the lake's folder can't be searched: {cause}"
+            );
+            found.remnants += 1;
         }
-        let raw = || self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
-        Ok(
-            match self.parquet(path, bytes.clone(), Attribution::Nothing) {
-                Ok(found) if is_sealed_file(path) => unsearchable(path, found, &"it is encrypted"),
-                Ok(found) => found,
-                Err(error) => unsearchable(path, raw(), &error),
-            },
-        )
+        found
     }
 
-    /// Searches the file `path`, which is of none of the lake's own formats: text, also if gzip or
-    /// zstd has compressed it. Anything else can't be searched and counts as a remnant, because it
-    /// may be a copy, an archive or in an encoding that isn't known.
-    pub(super) fn text_file(&self, path: &str, bytes: &MappedFile) -> ByteSearchResult {
+    /// Searches the content of the file `path`, and returns why not all of it could be.
+    fn foreign_content(
+        &self,
+        path: &str,
+        bytes: &MappedFile,
+    ) -> (ByteSearchResult, Option<Unsearchable>) {
+        match bytes.as_ref().starts_with(PARQUET_MAGIC) {
+            true => self.foreign_parquet(path, bytes),
+            false => self.text(path, bytes),
+        }
+    }
+
+    /// Searches a Parquet file by its pages, unless it can't be read or is encrypted.
+    fn foreign_parquet(
+        &self,
+        path: &str,
+        bytes: &MappedFile,
+    ) -> (ByteSearchResult, Option<Unsearchable>) {
+        match self.parquet(path, bytes.clone(), Attribution::Nothing) {
+            Ok(found) => {
+                let is_sealed = is_sealed_file(path);
+                (found, is_sealed.then(|| "it is encrypted".to_owned()))
+            }
+            Err(error) => {
+                let found = self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
+                (found, Some(error.to_string()))
+            }
+        }
+    }
+
+    /// Searches text, also if gzip or zstd has compressed it.
+    fn text(&self, path: &str, bytes: &MappedFile) -> (ByteSearchResult, Option<Unsearchable>) {
         let mut found = self.raw_bytes(bytes.as_ref(), &[], Attribution::Nothing);
         let mut check = TextCheck::default();
-        let is_text = match self.decompressed(path, &bytes.0, &mut found, &mut check) {
-            Err(error) => return unsearchable(path, found, &error),
-            Ok(true) => check.is_text(),
-            Ok(false) => {
-                check.add(bytes.as_ref());
-                check.is_text()
-            }
-        };
-        match is_text {
-            true => found,
-            false => unsearchable(path, found, &"it is neither text in UTF-8 nor Parquet"),
+        match self.decompressed(path, &bytes.0, &mut found, &mut check) {
+            Err(error) => return (found, Some(error)),
+            Ok(true) => {}
+            Ok(false) => check.add(bytes.as_ref()),
         }
+        let cause = "it is neither text in UTF-8 nor Parquet";
+        (found, (!check.is_text()).then(|| cause.to_owned()))
     }
 
     /// Searches the content of the file `path`, if all of its `bytes` are compressed, and passes it
@@ -135,7 +161,7 @@ impl FileSearch<'_> {
         bytes: &SourceBytes,
         found: &mut ByteSearchResult,
         check: &mut TextCheck,
-    ) -> Result<bool, String> {
+    ) -> std::result::Result<bool, Unsearchable> {
         let (mut window, mut scratch) = (Vec::new(), Vec::new());
         let mut bytes_read = 0_u64;
         let mut search = |window: &[u8]| {
@@ -157,18 +183,54 @@ impl FileSearch<'_> {
     }
 }
 
-/// Returns `found` with one more remnant, because the file `path` can't be searched.
-fn unsearchable(
-    path: &str,
-    mut found: ByteSearchResult,
-    cause: &dyn std::fmt::Display,
-) -> ByteSearchResult {
-    tracing::warn!(
-        path,
-        "a file in the lake's folder can't be searched: {cause}"
-    );
-    found.remnants += 1;
-    found
+/// Checks that the byte search can read each file in the lake's folder that isn't of the lake: what
+/// it can't read would leave an erasure unproven.
+///
+/// # Errors
+/// [`EngineError::File`] with the first that it can't.
+pub(in crate::erase) async fn check_searchable(lake: &Lake) -> Result<()> {
+    let nobody = IdentifierSearch::new(&SubjectRequest::default(), |_| false, [])?;
+    let search = FileSearch {
+        patterns: &PatternSearch::new([], nobody),
+        retained: &RetainedRows::default(),
+    };
+    let mut files = lake.location().list("").await?;
+    files.extend(lake.location().hidden_files().await?);
+    for file in files {
+        let path: &str = file.location.as_ref();
+        if file.size == 0 || is_of_lake(path) {
+            continue;
+        }
+        let bytes = match lake.location().read(&file.location).await {
+            Err(error) if error.is_not_found() => continue,
+            bytes => MappedFile(Arc::new(bytes?)),
+        };
+        if let (_, Some(cause)) = search.foreign_content(path, &bytes) {
+            let remedy = "move it out of the lake's folder, and run the command again";
+            return Err(EngineError::File {
+                what: "no erasure can be proven beside",
+                path: path.to_owned(),
+                cause: format!("{cause}; {remedy}").into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the lake may have a file of its own at `path`, from its root, or one that an
+/// erasure removes before the search.
+fn is_of_lake(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+    let is_data = path.ends_with(".parquet") && !is_foreign(path);
+    let is_removed =
+        is_staged(name) || [GRAINS, REJECTS, STATE, SOURCES, SCRATCH].contains(&folder);
+    let of_log = || {
+        [".json", ".crc", "_last_checkpoint"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    let is_log = folder.ends_with("/_delta_log") && of_log();
+    is_data || is_removed || is_log || is_binary_of_lake(path)
 }
 
 #[cfg(test)]

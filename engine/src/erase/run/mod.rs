@@ -48,6 +48,7 @@ use self::certify::certificate_path;
 use self::finished::FinishedErasure;
 use self::planning::{SEARCHED, surveyed_to_erase};
 pub use self::planning::{plan, plan_by, plan_disclosure};
+use super::byte_search;
 use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
 use super::journal::{Journal, JournalFile, keyed_hash, new_id};
 use super::matcher::{Hits, IdentifierMatcher};
@@ -194,8 +195,7 @@ async fn erase_revealed(
     }
     lake.check_stated_versions().await?;
     // The byte search reads everything in the lake's folder, which may have a link in a circle.
-    lake.location().list("").await?;
-    lake.location().hidden_files().await?;
+    byte_search::check_searchable(lake).await?;
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());

@@ -151,6 +151,14 @@ fn heads_kept_elsewhere_show_that_a_whole_lake_was_set_back() {
         // As many entries as there were, of which one is another.
         ingest(3);
     }
+    let within = ["audit", "verify", "--heads", "lake/heads"];
+    let refused = run(here.path(), &within, "");
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    assert!(
+        refused.err.contains("in the folder of the lake"),
+        "{}",
+        refused.err
+    );
     // A run that was killed while it wrote.
     std::fs::remove_dir_all(&lake).unwrap();
     std::fs::remove_file(here.path().join("heads")).unwrap();

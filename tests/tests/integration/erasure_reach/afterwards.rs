@@ -5,8 +5,10 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gristmill_engine::erase::erase;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{Change, DataFile, Lake};
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{frames, grain};
 
 use super::{alice, belief, erased, lake_of};
@@ -61,12 +63,12 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_of_the_lake_is_searched_or_a_remnant() {
+async fn what_is_not_of_the_lake_is_searched_or_ends_an_erasure_before_it_begins() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     let (hers, other) = (gzip(b"said by alice-77"), gzip(b"said by bob-1"));
     let utf_16: Vec<u8> = "bob-1".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let cut = other[..other.len() - 9].to_vec();
-    let mut expected = Vec::new();
+    let (mut expected, mut refused) = (Vec::new(), Vec::new());
     for folder in [
         "backup",
         "grains",
@@ -80,29 +82,28 @@ async fn what_is_not_of_the_lake_is_searched_or_a_remnant() {
     ] {
         let place = lake.folder().join("lake").join(folder);
         std::fs::create_dir_all(&place).unwrap();
-        for (name, content, is_remnant) in [
-            ("hers.gz", hers.clone(), true),
-            ("other.gz", other.clone(), false),
-            (
-                "notes.txt",
-                b"bob-1: \xc3\xa9t\xc3\xa9, PAR1".to_vec(),
-                false,
-            ),
-            // What can't be read to its end, or in an unknown form, may name her.
-            ("cut.gz", cut.clone(), true),
-            ("late.gz", [b"text", &other[..]].concat(), true),
-            ("twice.gz", gzip(&other), true),
-            (
-                "notes.lz4",
-                [&[4, 0x22, 0x4d, 0x18], &b"bob-1"[..]].concat(),
-                true,
-            ),
-            ("utf-16.txt", utf_16.clone(), true),
-        ] {
+        let lz4 = [&[4, 0x22, 0x4d, 0x18], &b"bob-1"[..]].concat();
+        let text = b"bob-1: \xc3\xa9t\xc3\xa9, PAR1".to_vec();
+        let write = |name: &str, content: Vec<u8>| {
             std::fs::write(place.join(name), content).unwrap();
-            // What no version of a table that it changes has is removed by an exclusive erasure.
-            let is_removed = ["grains", "state", "_scratch"].contains(&folder);
-            expected.extend((is_remnant && !is_removed).then(|| format!("{folder}/{name}")));
+            format!("{folder}/{name}")
+        };
+        let hers = write("hers.gz", hers.clone());
+        write("other.gz", other.clone());
+        write("notes.txt", text);
+        // What can't be read to its end, or in an unknown form, may name her.
+        let unreadable = [
+            ("cut.gz", cut.clone()),
+            ("late.gz", [b"text", &other[..]].concat()),
+            ("twice.gz", gzip(&other)),
+            ("notes.lz4", lz4),
+            ("utf-16.txt", utf_16.clone()),
+        ];
+        let unreadable = unreadable.map(|(name, content)| write(name, content));
+        // What no version of a table that it changes has is removed by an exclusive erasure.
+        if !["grains", "state", "_scratch"].contains(&folder) {
+            expected.push(hers);
+            refused.extend(unreadable);
         }
     }
     // Names of files, also of empty ones; the certificate mustn't have them.
@@ -110,6 +111,23 @@ async fn what_is_not_of_the_lake_is_searched_or_a_remnant() {
     std::fs::create_dir(&notes).unwrap();
     std::fs::write(notes.join("alice-77.txt"), "").unwrap();
     expected.push("notes/…".to_owned());
+    let options = erasure_options(&lake.folder().join("keyring.json"));
+    let mut found = Vec::new();
+    while let Err(error) = erase(&mut lake.lake, &alice(), &options).await {
+        let EngineError::File { path, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(
+            lake.value("SELECT count(*) FROM grains").await,
+            "1",
+            "{path}"
+        );
+        std::fs::remove_file(lake.folder().join("lake").join(&path)).unwrap();
+        found.push(path);
+    }
+    found.sort();
+    refused.sort();
+    assert_eq!(found, refused);
     let certificate = erased(&mut lake, &alice()).await;
     let mut found = certificate.proofs.byte_search.remnant_files.clone();
     found.sort();
