@@ -50,7 +50,8 @@ pub fn visit_text_places(
 /// Each item that is read costs one of `budget`. Nothing is returned if `bytes` are no such value
 /// or `budget` is used up.
 pub fn text_places_of_value(bytes: &[u8], budget: &mut usize) -> Vec<Range<usize>> {
-    let (mut texts, mut values) = (Vec::new(), vec![0..bytes.len()]);
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    values.push(0..bytes.len());
     while let Some(value) = values.pop() {
         let content = bytes.get(value.clone()).unwrap_or_default();
         match items_of_value(content, budget) {
