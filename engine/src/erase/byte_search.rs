@@ -292,7 +292,7 @@ fn search_opened(
                     each_cell(column, |cell| {
                         let mut search = |bytes: &[u8]| {
                             found.bytes += bytes.len() as u64;
-                            found.note(patterns.count(bytes, &mut scratch), attribution);
+                            found.note(patterns.count_in_value(bytes, &mut scratch), attribution);
                         };
                         search(cell);
                         if let Some(grain) = decompressed(cell) {

@@ -30,21 +30,29 @@ pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use name_pattern::NamePattern;
 pub use words::words;
 
-/// Returns whether `bytes` are text in UTF-8 without control characters other than blanks.
+/// Returns whether `bytes` are text in UTF-8.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    let is_plain = |byte: u8| byte >= b' ' || byte.is_ascii_whitespace();
-    std::str::from_utf8(bytes).is_ok_and(|text| text.bytes().all(is_plain))
+    std::str::from_utf8(bytes).is_ok() && !bytes.iter().copied().any(is_control)
 }
 
-/// Calls `found` with each text of the value that `bytes` are in CBOR or MessagePack, if they are
-/// one as a whole.
-pub(crate) fn each_text_of_value(bytes: &[u8], mut found: impl FnMut(&str)) {
+/// Returns true for control characters that text doesn't have: all but BEL, BS, HT, LF, VT, FF, CR
+/// and ESC.
+pub(crate) fn is_control(byte: u8) -> bool {
+    byte < b' ' && !matches!(byte, 7..=13 | 0x1b)
+}
+
+/// Calls `found` with each text of the value that `bytes` are in CBOR or MessagePack, and with the
+/// bytes between them; with all `bytes` if they are no such value.
+pub(crate) fn each_part_of_value(bytes: &[u8], mut found: impl FnMut(&[u8])) {
     // Each item is read once, and once more as an item of another encoding.
     let mut budget = bytes.len().saturating_mul(2);
-    for place in text_places_of_value(bytes, &mut budget) {
-        let text = bytes.get(place).map(std::str::from_utf8);
-        text.and_then(Result::ok).into_iter().for_each(&mut found);
+    let mut end = 0;
+    for text in text_places_of_value(bytes, &mut budget) {
+        found(bytes.get(end..text.start).unwrap_or_default());
+        end = text.end;
+        found(bytes.get(text).unwrap_or_default());
     }
+    found(bytes.get(end..).unwrap_or_default());
 }
 
 /// Returns the text fields of grains of the type `of`, in order.

@@ -14,6 +14,7 @@ use crate::erase::request::SubjectRequest;
 use crate::error::{EngineError, Result};
 use crate::lake::{ERASURES, Lake, SCRATCH, is_sealed_file, is_staged};
 use crate::segment::{MappedFile, SIDECARS};
+use crate::text::is_control;
 
 /// The endings of what erasures and rounds of retention write into their folder.
 const OF_ERASURES: [&str; 6] = [
@@ -55,12 +56,6 @@ struct TextCheck {
     is_other: bool,
 }
 
-/// Returns true for control characters that text doesn't have: all but BEL, BS, HT, LF, VT, FF, CR
-/// and ESC.
-fn is_binary(byte: u8) -> bool {
-    byte < b' ' && !matches!(byte, 7..=13 | 0x1b)
-}
-
 impl TextCheck {
     /// Takes the next piece.
     fn add(&mut self, piece: &[u8]) {
@@ -80,7 +75,7 @@ impl TextCheck {
             Err(error) if error.error_len().is_none() => bytes.get(error.valid_up_to()..),
             Err(_) => None,
         };
-        let begun = begun.filter(|_| !bytes.iter().copied().any(is_binary));
+        let begun = begun.filter(|_| !bytes.iter().copied().any(is_control));
         self.is_other = begun.is_none();
         self.begun = begun.unwrap_or_default().to_vec();
     }

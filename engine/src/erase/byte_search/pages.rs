@@ -74,10 +74,12 @@ impl FileSearch<'_> {
                 let column = metadata.column_descr();
                 let mut search = |bytes: &[u8], page: Option<&Page>| {
                     found.bytes += bytes.len() as u64;
-                    let (addresses, mut identifiers) = self.patterns.count(bytes, &mut scratch);
-                    if identifiers > 0 && !explained {
-                        let counted = page.and_then(|page| self.in_values(page, column));
-                        identifiers = counted.unwrap_or(identifiers);
+                    let (addresses, mut identifiers) = match page {
+                        Some(_) => self.patterns.count(bytes, &mut scratch),
+                        None => self.patterns.count_in_value(bytes, &mut scratch),
+                    };
+                    if let Some(page) = page.filter(|_| identifiers > 0 && !explained) {
+                        identifiers = self.in_values(page, column).unwrap_or(identifiers);
                     }
                     found.note((addresses, identifiers), explained.into());
                 };
@@ -99,7 +101,7 @@ impl FileSearch<'_> {
         let values = PageValues::of(page, column).filter(|_| is_text)?;
         let mut scratch = Vec::new();
         let (_, mut found) = self.patterns.count(values.levels(), &mut scratch);
-        values.each(|value| found += self.patterns.count(value, &mut scratch).1)?;
+        values.each(|value| found += self.patterns.count_in_value(value, &mut scratch).1)?;
         Some(found)
     }
 }

@@ -16,10 +16,20 @@ use crate::text::is_text;
 use super::grain_texts::GrainTexts;
 use super::length_prefix::{has_length_prefix, header_length};
 
+/// What surrounds texts in bytes that are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surroundings {
+    /// What was stored: the lengths of texts tell where these begin and end.
+    AsStored,
+    /// What is left of it in another form, in which lengths are no longer true.
+    Changed,
+}
+
 /// Bytes that are searched.
 pub(super) struct SearchedText<'b> {
     /// The bytes as they are.
     raw: &'b [u8],
+    surroundings: Surroundings,
     pub(super) normalized: &'b NormalizedBytes,
     /// Whether names that are split over adjacent blocks are found.
     splits: bool,
@@ -33,11 +43,13 @@ impl<'b> SearchedText<'b> {
     /// over adjacent blocks are found.
     pub(super) fn new(
         raw: &'b [u8],
+        surroundings: Surroundings,
         normalized: &'b NormalizedBytes,
         splits: bool,
     ) -> SearchedText<'b> {
         SearchedText {
             raw,
+            surroundings,
             normalized,
             splits,
             texts: OnceCell::new(),
@@ -148,7 +160,8 @@ impl<'b> SearchedText<'b> {
     /// it. What is within a text, or in bytes that are text as a whole, has none.
     fn is_whole_value(&self, place: &Range<usize>) -> bool {
         let within = |text: &Range<usize>| text.start < place.start;
-        has_length_prefix(self.raw, place.start, place.end)
+        self.surroundings == Surroundings::AsStored
+            && has_length_prefix(self.raw, place.start, place.end)
             && !self.texts().around(place.start).is_some_and(within)
             && !self.is_text()
     }

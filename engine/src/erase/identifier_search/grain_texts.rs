@@ -52,6 +52,11 @@ impl GrainTexts {
         self.0.get(at)
     }
 
+    /// Iterates over the places of the texts.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.0.iter()
+    }
+
     /// Returns the text that contains the byte at `at`.
     pub(super) fn around(&self, at: usize) -> Option<&Range<usize>> {
         let next = self.0.partition_point(|text| text.start <= at);

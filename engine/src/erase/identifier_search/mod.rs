@@ -36,8 +36,8 @@ use crate::text::fold::Folding;
 use crate::text::numbers::MIN_DIGITS;
 use crate::text::undecorated::{decorations, undecorated_bytes};
 
-use context::SearchedText;
 pub(super) use context::is_letter;
+use context::{SearchedText, Surroundings};
 use digits::DigitRun;
 use grain_texts::GrainTexts;
 
@@ -76,12 +76,6 @@ struct OtherForms {
 }
 
 impl OtherForms {
-    const ALL: OtherForms = OtherForms {
-        escapes: MAX_UNESCAPES,
-        decoded: true,
-        undecorated: true,
-    };
-
     /// Returns the forms of unescaped bytes, unless they have been unescaped often enough.
     fn of_unescaped(self) -> Option<OtherForms> {
         let escapes = self.escapes.checked_sub(1)?;
@@ -159,20 +153,65 @@ impl IdentifierSearch {
         self.identifiers
     }
 
-    /// Returns the number of positions in `bytes` where an identifier occurs.
+    /// Returns the number of positions in `bytes` where an identifier occurs. What precedes a text
+    /// may be taken for a part of it in the other forms of the bytes.
     pub fn count(&self, bytes: &[u8]) -> u64 {
-        self.search(bytes, OtherForms::ALL, &mut NormalizedBytes::default())
+        self.search(bytes, self.all_forms(), &mut NormalizedBytes::default())
     }
 
+    /// As [`IdentifierSearch::count`], for bytes that are a whole value: the texts of a grain or of
+    /// another encoded value are unescaped and decoded one by one. Takes longer.
+    pub fn count_in_value(&self, value: &[u8]) -> u64 {
+        let texts = GrainTexts::of(value);
+        let mut scratch = NormalizedBytes::default();
+        let mut found = self.in_text(value, Surroundings::AsStored, &mut scratch);
+        let mut end = 0;
+        for text in texts.places().chain([&(value.len()..value.len())]) {
+            for part in [end..text.start, text.clone()] {
+                let part = value.get(part).unwrap_or_default();
+                found += self.in_other_forms(part, self.all_forms(), found, &mut scratch);
+            }
+            end = text.end;
+        }
+        found
+    }
+
+    /// Returns the forms of bytes as they are stored.
+    fn all_forms(&self) -> OtherForms {
+        OtherForms {
+            escapes: MAX_UNESCAPES,
+            decoded: true,
+            undecorated: !self.form.exact,
+        }
+    }
+
+    /// Returns the number of positions in `bytes`, as they are stored, and in their other `forms`.
     fn search(&self, bytes: &[u8], forms: OtherForms, scratch: &mut NormalizedBytes) -> u64 {
         if self.patterns.is_empty() {
             return 0;
         }
-        let mut found = self.in_text(bytes, scratch);
+        let found = self.in_text(bytes, Surroundings::AsStored, scratch);
+        found + self.in_other_forms(bytes, forms, found, scratch)
+    }
+
+    /// Returns the number of positions in the other `forms` of `bytes`, in which an identifier
+    /// occurs `known` times as they are.
+    fn in_other_forms(
+        &self,
+        bytes: &[u8],
+        forms: OtherForms,
+        known: u64,
+        scratch: &mut NormalizedBytes,
+    ) -> u64 {
+        let mut found = 0;
         let mut add = |written: &[u8], other: &[u8], forms: OtherForms| {
-            // Occurrences in the written form are counted already.
-            let counted = self.in_text(written, scratch);
-            found += self.search(other, forms, scratch).saturating_sub(counted);
+            // Those in the written form are known already, unless what surrounds it hides them.
+            let counted = self
+                .in_text(written, Surroundings::Changed, scratch)
+                .min(known);
+            let all = self.in_text(other, Surroundings::Changed, scratch);
+            let more = self.in_other_forms(other, forms, all, scratch);
+            found += (all + more).saturating_sub(counted);
         };
         let places = match forms.undecorated {
             true => decorations(bytes).collect(),
@@ -200,10 +239,18 @@ impl IdentifierSearch {
 
     /// Returns the number of positions in `raw` where an identifier occurs, without unescaping or
     /// decoding.
-    fn in_text(&self, raw: &[u8], scratch: &mut NormalizedBytes) -> u64 {
+    fn in_text(
+        &self,
+        raw: &[u8],
+        surroundings: Surroundings,
+        scratch: &mut NormalizedBytes,
+    ) -> u64 {
+        if self.patterns.is_empty() {
+            return 0;
+        }
         scratch.fill(raw, self.form);
         let splits = self.variations.contains(Variation::SplitBlocks);
-        let text = SearchedText::new(raw, scratch, splits);
+        let text = SearchedText::new(raw, surroundings, scratch, splits);
         let mut found = Vec::new();
         for hit in self.anchors.find_overlapping_iter(&text.normalized.bytes) {
             for (number, place) in self

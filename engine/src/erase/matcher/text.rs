@@ -110,9 +110,10 @@ impl IdentifierMatcher {
         let may_be_encoded = scan.has_long_word || !unescaped.is_empty() || has_marks(text);
         if self.decodes_encodings() && may_be_encoded {
             for form in std::iter::once(text).chain(unescaped.iter().map(String::as_str)) {
-                self.find_in_encoded(form, folded, &mut found);
-                if let Some(plain) = undecorated(form) {
-                    self.find_in_encoded(&plain.text, folded, &mut found);
+                self.find_in_encoded(form, true, folded, &mut found);
+                if let Some(plain) = self.undecorated(form) {
+                    // A rest of a control sequence is none of its own.
+                    self.find_in_encoded(&plain.text, false, folded, &mut found);
                 }
             }
         }
@@ -121,7 +122,7 @@ impl IdentifierMatcher {
     /// Calls `found` for the identifiers in `form` without its control sequences and symbols, if it
     /// has any.
     fn find_undecorated(&self, form: &str, folded: &mut String, found: &mut OnMatch<'_>) {
-        let Some(Undecorated { text, is_whole }) = undecorated(form) else {
+        let Some(Undecorated { text, is_whole }) = self.undecorated(form) else {
             return;
         };
         let mut found = |pattern: &IdentifierPattern, cover: Coverage, classes: Variations| {
@@ -132,6 +133,12 @@ impl IdentifierMatcher {
             self.find_in_form(&text, folded, &mut found);
         }
         self.find_phone_numbers(&text, &mut found);
+    }
+
+    /// Returns `form` without its control sequences and symbols, if it has any. Exact folding looks
+    /// for identifiers as they are written.
+    pub(super) fn undecorated(&self, form: &str) -> Option<Undecorated<String>> {
+        undecorated(form).filter(|_| self.folding != Folding::Exact)
     }
 
     /// Calls `found` for the identifiers in `form`, without unescaping or decoding it.
@@ -150,8 +157,15 @@ impl IdentifierMatcher {
         });
     }
 
-    /// Calls `found` for the identifiers in the texts that are encoded in `text`.
-    fn find_in_encoded(&self, text: &str, folded: &mut String, found: &mut OnMatch<'_>) {
+    /// Calls `found` for the identifiers in the texts that are encoded in `text`; if `undecorates`,
+    /// also for those in these without their control sequences and symbols.
+    fn find_in_encoded(
+        &self,
+        text: &str,
+        undecorates: bool,
+        folded: &mut String,
+        found: &mut OnMatch<'_>,
+    ) {
         each_decoded(text, |encoding, plain| {
             let (class, is_all) = class_of(encoding, text, plain);
             if !self.variations.contains(class) {
@@ -164,7 +178,9 @@ impl IdentifierMatcher {
             for form in std::iter::once(plain.to_owned()).chain(unescaped(plain)) {
                 self.find_in_form(&form, folded, &mut found);
                 self.find_phone_numbers(&form, &mut found);
-                self.find_undecorated(&form, folded, &mut found);
+                if undecorates {
+                    self.find_undecorated(&form, folded, &mut found);
+                }
             }
         });
     }

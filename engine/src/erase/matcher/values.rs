@@ -13,8 +13,8 @@ use crate::erase::variations::{Variation, Variations};
 use crate::policy::{Policy, PolicyMode};
 use crate::text::confusables::LetterEquivalence;
 use crate::text::numbers::integer_of;
-use crate::text::undecorated::{Undecorated, undecorated};
-use crate::text::{each_text_of_value, is_text};
+use crate::text::undecorated::Undecorated;
+use crate::text::{each_part_of_value, is_text};
 
 /// Bytes at the end of one block and at the beginning of the next that are matched together.
 const BOUNDARY_BYTES: usize = 96;
@@ -128,13 +128,14 @@ impl IdentifierMatcher {
     }
 
     /// Matches identifiers and references in bytes that may contain text anywhere. If they are an
-    /// encoded value, like a signature, its texts are also matched one by one: a length before a
-    /// text may look like a letter of it.
+    /// encoded value, like a signature, its texts are matched one by one, and what is between them
+    /// too: a length before a text may look like a letter of it.
     pub fn match_bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
-        for chunk in bytes.utf8_chunks() {
-            self.match_chunk(chunk.valid(), reason, hits);
-        }
-        each_text_of_value(bytes, |text| self.match_chunk(text, reason, hits));
+        each_part_of_value(bytes, |part| {
+            for chunk in part.utf8_chunks() {
+                self.match_chunk(chunk.valid(), reason, hits);
+            }
+        });
     }
 
     fn match_chunk(&self, text: &str, reason: Reason, hits: &mut Hits) {
@@ -298,7 +299,7 @@ impl IdentifierMatcher {
             return;
         };
         self.match_pair(before, after, hits);
-        let plain = (undecorated(before), undecorated(after));
+        let plain = (self.undecorated(before), self.undecorated(after));
         if plain.0.is_some() || plain.1.is_some() {
             let text = |plain: Option<Undecorated<String>>, text: &str| {
                 plain.map_or_else(|| text.to_owned(), |plain| plain.text)

@@ -73,6 +73,15 @@ impl PatternSearch {
         }
         (addresses, self.identifiers.count(bytes))
     }
+
+    /// As [`PatternSearch::count`], for bytes that are a whole value.
+    pub(super) fn count_in_value(&self, value: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
+        let (addresses, identifiers) = self.count(value, scratch);
+        match identifiers {
+            0 => (addresses, 0),
+            _ => (addresses, self.identifiers.count_in_value(value)),
+        }
+    }
 }
 
 impl MultiFinder {

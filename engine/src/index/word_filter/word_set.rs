@@ -12,7 +12,7 @@ use super::{DISABLED, HAS_REACHING_POLICY, HAS_WITHDRAWAL};
 use crate::index::watchlist::Watchlist;
 use crate::policy::Policy;
 use crate::text::confusables::LetterEquivalence;
-use crate::text::each_text_of_value;
+use crate::text::each_part_of_value;
 use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, is_unsegmented, unescaped};
 use crate::text::numbers::{MIN_DIGITS, each_number, integer_of};
@@ -275,10 +275,10 @@ impl WordSet {
     }
 
     fn add_bytes(&mut self, bytes: &[u8]) {
-        bytes
-            .utf8_chunks()
-            .for_each(|chunk| self.add_text(chunk.valid()));
-        each_text_of_value(bytes, |text| self.add_text(text));
+        each_part_of_value(bytes, |part| {
+            let chunks = part.utf8_chunks();
+            chunks.for_each(|chunk| self.add_text(chunk.valid()));
+        });
     }
 
     pub(super) fn add_text(&mut self, text: &str) {

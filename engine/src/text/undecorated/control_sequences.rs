@@ -24,6 +24,11 @@ pub(super) fn sequence_at(bytes: &[u8], at: usize) -> Option<Sequence> {
     let after = |head: usize, (moves, length): Sequence| (moves, head + length);
     match rest {
         [0xc2, 0x9b, parameters @ ..] => Some(after(2, with_parameters(parameters)?)),
+        // What spells the escape character is left over, apart from what follows.
+        [b'[', ..] if is_after_name(bytes, at) => {
+            let (_, length) = after_escape(rest, true)?;
+            Some((true, length))
+        }
         // The caret is left over.
         [b'[', sequence @ ..] if at > 0 && bytes.get(at - 1) == Some(&b'^') => {
             Some(after(1, after_escape(sequence, true)?))
@@ -40,6 +45,14 @@ pub(super) fn sequence_at(bytes: &[u8], at: usize) -> Option<Sequence> {
     }
 }
 
+/// Returns whether the bytes before `at` are a name of the escape character in letters.
+fn is_after_name(bytes: &[u8], at: usize) -> bool {
+    let before = bytes.get(..at).unwrap_or_default();
+    ["ESC", "0x1b", "0x1B"]
+        .iter()
+        .any(|name| before.ends_with(name.as_bytes()))
+}
+
 /// Returns the length of the escape character with which `bytes` begin, as it is or spelled.
 fn escape_length(bytes: &[u8]) -> Option<usize> {
     match bytes {
@@ -47,6 +60,7 @@ fn escape_length(bytes: &[u8]) -> Option<usize> {
         [0xe2, 0x90, 0x9b, ..] => Some(3),
         [b'\\', b'e' | b'E', ..] => Some(2),
         [b'\\', b'0', b'3', b'3', ..] => Some(4),
+        [b'\\', b'3', b'3', b'[', ..] | [b'\\', b'2', b'7', b'[', ..] => Some(3),
         [b'\\', b'x' | b'X', b'1', b'b' | b'B', ..] => Some(4),
         [b'\\', b'u', b'0', b'0', b'1', b'b' | b'B', ..] => Some(6),
         _ => None,
@@ -85,7 +99,9 @@ fn after_escape(bytes: &[u8], is_spelled: bool) -> Option<Sequence> {
             is_style(1 + string_length(string).unwrap_or_default())
         }
         [b' '..=b'/', 0x30..=0x7e, ..] => is_style(2),
-        [0x30..=0x7e, ..] => Some((true, 1)),
+        // Saves or restores the cursor, or sets the mode of the keypad. Others end with a letter,
+        // which may be that of a name: the byte before it may be a length.
+        [b'7' | b'8' | b'=' | b'>', ..] => Some((true, 1)),
         _ => None,
     }
 }

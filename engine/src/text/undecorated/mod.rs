@@ -38,7 +38,7 @@ enum Decoration {
 static MAY_BEGIN: [bool; 256] = {
     let mut table = [false; 256];
     let bytes = [
-        ESCAPE, b'[', b'\\', 0xc2, 0xca, 0xcb, 0xcc, 0xcd, 0xd9, 0xe1, 0xe2, 0xe3, 0xea, 0xf0,
+        ESCAPE, b'[', b'\\', 0xc2, 0xcc, 0xd2, 0xd9, 0xe2, 0xe3, 0xf0,
     ];
     let mut at = 0;
     while at < bytes.len() {
@@ -160,7 +160,7 @@ pub(crate) fn letter_at(bytes: &[u8]) -> Option<char> {
 /// around it.
 fn is_overlay(letter: char) -> bool {
     let is_line = matches!(letter, '\u{305}' | '\u{332}' | '\u{333}' | '\u{33f}');
-    let is_stroke = matches!(letter, '\u{335}'..='\u{338}');
+    let is_stroke = matches!(letter, '\u{334}'..='\u{338}' | '\u{489}');
     is_line || is_stroke || matches!(letter, '\u{20d0}'..='\u{20ff}')
 }
 
@@ -180,7 +180,8 @@ fn is_symbol(letter: char) -> bool {
         || matches!(letter, '\u{213b}' | '\u{3300}'..='\u{33ff}');
     let is_number = matches!(letter, '\u{2150}'..='\u{218b}');
     let is_framed = matches!(letter, '\u{2460}'..='\u{249b}' | '\u{24ea}'..='\u{24ff}')
-        || matches!(letter, '\u{2776}'..='\u{2793}' | '\u{1f100}'..='\u{1f10c}');
+        || matches!(letter, '\u{2776}'..='\u{2793}' | '\u{1f100}'..='\u{1f10c}')
+        || matches!(letter, '\u{3251}'..='\u{325f}' | '\u{32b1}'..='\u{32bf}');
     is_latin_1 || is_raised || is_abbreviation || is_number || is_framed
 }
 
@@ -210,6 +211,8 @@ mod tests {
             ("\\033[31mAda\\033[0m", "Ada"),
             ("\\x1b[31mAda\\x1B[0m", "Ada"),
             ("\\e[31mAda\\e[0m", "Ada"),
+            ("\\33[31mAda\\33[0m", "Ada"),
+            ("ESC[31mAda, 0x1b[1mBo", "ESC Ada, 0x1b Bo"),
             ("\\e]8;;https://x.example\\aAda\\e]8;;\\a", "Ada"),
             ("^[[31mAda^[[m", "^Ada^"),
             ("^[]8;;https://x.example^GAda", "^Ada"),
@@ -263,6 +266,7 @@ mod tests {
             "\u{1f170}da",
             "\u{212a}arl",
             "[12Karl Otto]",
+            "\u{1b}Karl",
         ] {
             assert_eq!(undecorated(text), None, "{text:?}");
         }

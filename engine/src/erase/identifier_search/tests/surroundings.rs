@@ -229,3 +229,93 @@ fn selection_and_byte_search_find_texts_in_encoded_values() {
         );
     }
 }
+
+#[test]
+fn lengths_and_headers_are_no_part_of_another_form_of_a_text() {
+    let long = |text: &str, length: usize| format!("{text}{}", ".".repeat(length - text.len()));
+    for (identifier, text) in [
+        // The length 27 is an escape character.
+        ("arina lopes", "Karina Lopes, Porto, Serra1".to_owned()),
+        ("arina lopes", long("Karina Lopes ", 283)),
+        // The length 106 is a j.
+        ("jdoed@x.test", long("\u{1b}[1mdoed@x.test \u{1b}[0m ", 106)),
+        ("jdoed@x.test", long("doed@x.test said\\nlorem", 106)),
+        ("arina lopes", "log: &#27;[31mKarina Lopes".to_owned()),
+        ("arina lopes", "log: %1B[31mKarina Lopes".to_owned()),
+        ("doe@x.test", "jdoe@x.test\\nhi".to_owned()),
+        ("doe@x.test", "jdoe@x.test &amp; co".to_owned()),
+        ("doe@x.test", "jdoe@x.test \u{1b}[1mok\u{1b}[0m".to_owned()),
+        ("doe@x.test", "data:jdoe@x.test \u{2116}1".to_owned()),
+        ("doe@x.test", "data:jdoe@x.test\\nhi".to_owned()),
+    ] {
+        let request = request(&[identifier]);
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let options = EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            };
+            let json = format!(
+                r#"{{"type":"event","created_at":1767225600000,"content":{}}}"#,
+                serde_json::to_string(&text).unwrap()
+            );
+            let json = Json::parse(json.as_bytes()).unwrap();
+            let blob = encode_json(&json, options).unwrap().blob;
+            let mut hits = Hits::default();
+            let matcher = IdentifierMatcher::new(&request);
+            with_grain_if_any(&blob, |grain| {
+                matcher.match_grain(grain.unwrap(), &mut hits)
+            });
+            let found = search(&request).count_in_value(&blob);
+            assert_eq!(
+                (hits.people.len(), found),
+                (0, 0),
+                "{identifier} in {text:?}"
+            );
+            assert_eq!(
+                search(&request).count_in_value(text.as_bytes()),
+                0,
+                "{text:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_found_in_a_text_is_found_in_the_value_that_has_it() {
+    for text in [
+        "Ada Okafor",
+        "by \u{1b}[1mAda Okafor\u{1b}[0m",
+        "\u{1b}[1mAda Okafor\u{1b}[0m",
+        "by \\u0041da Okafor",
+        "QWRhIE9rYWZvcg== and more",
+        "Ada%20Okafor",
+    ] {
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let options = EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            };
+            let json = format!(
+                r#"{{"type":"event","created_at":1767225600000,"content":{}}}"#,
+                serde_json::to_string(text).unwrap()
+            );
+            let json = Json::parse(json.as_bytes()).unwrap();
+            let blob = encode_json(&json, options).unwrap().blob;
+            let request = request(&["Ada Okafor"]);
+            assert!(search(&request).count_in_value(&blob) > 0, "{text:?}");
+            assert!(search(&request).count(&blob) > 0, "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn exact_folding_looks_for_identifiers_as_they_are_written() {
+    let exact = SubjectRequest {
+        folding: Folding::Exact,
+        ..request(&["Ada Okafor"])
+    };
+    for (text, is_found) in [("Ada Okafor", true), ("A\u{338}da Okafor", false)] {
+        let found = both(&exact, text, Encoding::MessagePack);
+        assert_eq!(found, Some((is_found, is_found)), "{text:?}");
+    }
+}
