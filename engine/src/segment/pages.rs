@@ -64,8 +64,8 @@ fn number<'b>(bytes: &mut impl Iterator<Item = &'b u8>, field: u8) -> Option<usi
 }
 
 /// Returns the ranges of page contents without headers in the Parquet file `file`, in order:
-/// reading all pages reads all of these bytes. Only data pages of chunks whose offset index lists
-/// all of them contiguously are included.
+/// reading all pages reads all of these bytes. Only pages of chunks whose offset index lists all
+/// data pages contiguously are included, and dictionaries only if they are compressed with zstd.
 ///
 /// # Errors
 /// [`parquet::errors::ParquetError`] if there is no footer.
@@ -97,7 +97,8 @@ fn chunk_bodies(
 ) -> Option<Vec<Range<usize>>> {
     let (start, length) = column.byte_range();
     let mut end = column.data_page_offset();
-    let mut bodies = Vec::with_capacity(locations.len());
+    let mut bodies = Vec::with_capacity(1 + locations.len());
+    bodies.extend(dictionary_body(file, column));
     for location in locations.iter() {
         if location.offset != end {
             return None;
@@ -108,6 +109,17 @@ fn chunk_bodies(
         bodies.push(page.start + header.length..page.end);
     }
     (end as u64 == start + length).then_some(bodies)
+}
+
+/// Returns the content of the dictionary of the chunk `column`, if it is a frame of zstd to its end.
+fn dictionary_body(file: &MappedFile, column: &ColumnChunkMetaData) -> Option<Range<usize>> {
+    const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let start = usize::try_from(column.dictionary_page_offset()?).ok()?;
+    let page = start..usize::try_from(column.data_page_offset()).ok()?;
+    let header = PageHeader::of(file.as_ref().get(page.clone())?)?;
+    let body = page.start + header.length..page.end;
+    let content = file.as_ref().get(body.clone())?;
+    content.starts_with(&FRAME).then_some(body)
 }
 
 #[cfg(test)]
@@ -147,8 +159,8 @@ mod tests {
         segment.finish().unwrap();
         let bytes = MappedFile(Arc::new(std::fs::read(file.path()).unwrap().into()));
         let bodies = page_bodies(&bytes).unwrap();
-        // Five pages of each of two columns in each of two row groups.
-        assert_eq!(bodies.len(), 20);
+        // Five pages of each of two columns in each of two row groups, and two dictionaries.
+        assert_eq!(bodies.len(), 22);
         assert!(
             bodies.is_sorted_by(|left, right| left.end < right.start),
             "headers stand between them"
@@ -169,9 +181,9 @@ mod tests {
         let column = reader.metadata().row_group(0).column(1);
         // The first page begins where its column begins.
         let start = column.data_page_offset() as usize;
-        let first = PageHeader::of(&bytes.as_ref()[start..bodies[5].end]).unwrap();
+        let first = PageHeader::of(&bytes.as_ref()[start..bodies[6].end]).unwrap();
         let expected = PageHeader {
-            length: bodies[5].start - start,
+            length: bodies[6].start - start,
             uncompressed: uncompressed / 5,
             values: Some(100),
         };
