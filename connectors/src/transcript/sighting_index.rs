@@ -65,9 +65,9 @@ pub struct LineLocation {
 
 /// The preference of a sighting; the least is preferred.
 ///
-/// An answer comes before a resent message, the earlier before the later. Lines without a time are in the order of their file, so that what is appended
-/// to it changes nothing. At equal times the digest of the line decides, so that the order of
-/// reading has no influence.
+/// An answer comes before a resent message, the earlier before the later. Lines without a time are
+/// in the order of their file, so that what is appended to it changes nothing. At equal times the
+/// digest of the line decides, so that the order of reading has no influence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     kind: SightingKind,

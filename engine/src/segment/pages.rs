@@ -111,7 +111,7 @@ fn chunk_bodies(
     (end as u64 == start + length).then_some(bodies)
 }
 
-/// Returns the content of the dictionary of the chunk `column`, if it is a frame of zstd to its end.
+/// Returns the content of the dictionary of the chunk `column`, if it begins as a frame of zstd.
 fn dictionary_body(file: &MappedFile, column: &ColumnChunkMetaData) -> Option<Range<usize>> {
     const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let start = usize::try_from(column.dictionary_page_offset()?).ok()?;

@@ -1,7 +1,7 @@
 //! The places of the texts in an encoded map or other value, by the heads of its items alone.
 //!
-//! For searches of bytes that may be no value at all: nesting costs no stack, and the time is linear
-//! in the number of items that are read.
+//! For searches of bytes that may be no value at all: nesting costs no stack, and the time is
+//! linear in the number of items that are read.
 
 use std::ops::Range;
 

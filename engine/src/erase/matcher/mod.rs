@@ -12,9 +12,9 @@
 //!
 //! A mention begins and ends at a word boundary, so that `u-1` isn't found in `u-17`. Only in
 //! binary bytes that can't be decoded, where a length before a text may look like a letter, longer
-//! identifiers need no boundary. Text with escapes (JSON in a string) is matched as it is written and unescaped,
-//! encoded text is decoded ([`crate::text::encodings`]), and all of these are also matched without
-//! control sequences and symbols ([`crate::text::undecorated`]).
+//! identifiers need no boundary. Text with escapes (JSON in a string) is matched as it is written
+//! and unescaped, encoded text is decoded ([`crate::text::encodings`]), and all of these are also
+//! matched without control sequences and symbols ([`crate::text::undecorated`]).
 //!
 //! All classes of variation ([`super::patterns`]) are searched for in the same pass, in the
 //! coarsest form of the text: letters that some class treats as equal are the same. Only the

@@ -164,8 +164,9 @@ fn is_overlay(letter: char) -> bool {
     is_line || is_stroke || matches!(letter, '\u{20d0}'..='\u{20ff}')
 }
 
-/// Returns whether `letter` is a symbol that stands for a number or an abbreviation: a superscript or
-/// subscript, a fraction, a Roman numeral, a number in a frame, an abbreviation in one character.
+/// Returns whether `letter` is a symbol that stands for a number or an abbreviation: a superscript
+/// or subscript, a fraction, a Roman numeral, a number in a frame, an abbreviation in one
+/// character.
 /// Modifier letters and letters in frames are parts of words, as in Kaʻulani.
 fn is_symbol(letter: char) -> bool {
     let is_latin_1 = matches!(letter, '\u{aa}' | '\u{ba}' | '\u{b2}' | '\u{b3}' | '\u{b9}')
