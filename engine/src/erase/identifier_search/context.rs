@@ -14,7 +14,7 @@ use crate::text::fold::is_unsegmented;
 use crate::text::is_text;
 
 use super::grain_texts::GrainTexts;
-use super::length_prefix::{has_length_prefix, header_length};
+use super::length_prefix::{has_length_prefix, may_begin_with_header};
 
 /// What surrounds texts in bytes that are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,8 +152,8 @@ impl<'b> SearchedText<'b> {
 
     /// Returns whether the match at `place` of the original begins with the header of a text.
     fn begins_with_header(&self, place: &Range<usize>) -> bool {
-        let header = header_length(self.raw, place);
-        header.is_some_and(|header| self.texts().beginning_at(place.start + header).is_some())
+        may_begin_with_header(self.raw, place)
+            && self.texts().beginning_at(place.start + 1).is_some()
     }
 
     /// Returns whether the match at `place` of the original is a whole value, by the length before

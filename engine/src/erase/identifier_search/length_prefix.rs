@@ -32,20 +32,25 @@ pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool 
     }
 }
 
-/// Returns the length of the header of a text in CBOR or MessagePack with which the bytes at
-/// `place` begin, if its letters are some of those at `place`: the j before `doe@x.test` makes it
-/// no `jdoe@x.test`. Returns `None` if the bytes after it are no text of this length.
-pub(super) fn header_length(bytes: &[u8], place: &Range<usize>) -> Option<usize> {
-    let head = usize::from(*bytes.get(place.start)?);
-    let length = match bytes.get(..place.start)? {
-        [.., 0xd9] => head,
-        [.., 0xda | 0x79, high] => usize::from(*high) << 8 | head,
+/// Returns whether the first byte at `place` may be the last one of the header of a text in CBOR or
+/// MessagePack that contains the others: the j before `doe@x.test` makes it no `jdoe@x.test`.
+pub(super) fn may_begin_with_header(bytes: &[u8], place: &Range<usize>) -> bool {
+    announced_at(bytes, place.start).is_some_and(|length| {
+        let text = place.start + 1..place.start + 1 + length;
+        place.end <= text.end && bytes.get(text).is_some_and(is_text)
+    })
+}
+
+/// Returns the length of the text that a header whose last byte is at `at` announces.
+fn announced_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let head = usize::from(*bytes.get(at)?);
+    match bytes.get(..at)? {
+        [.., 0xd9] => Some(head),
+        [.., 0xda | 0x79, high] => Some(usize::from(*high) << 8 | head),
         _ => head
             .checked_sub(0x60)
-            .filter(|length| (1..=23).contains(length))?,
-    };
-    let text = bytes.get(place.start + 1..place.start + 1 + length)?;
-    (place.end <= place.start + 1 + length && is_text(text)).then_some(1)
+            .filter(|length| (1..=23).contains(length)),
+    }
 }
 
 /// Maximal number of bytes before a match in which the beginning of its text is looked for.

@@ -43,29 +43,36 @@ const IDENTIFIERS: [&str; 6] = [
     "Jean-Luc Picard",
 ];
 
-/// Returns whether the selection and the search find a match in a grain whose content is
-/// `text`.
-fn both(request: &SubjectRequest, text: &str, encoding: Encoding) -> Option<(bool, bool)> {
+/// Returns an event whose content is `text`; `None` if it can't be encoded.
+fn event(text: &str, encoding: Encoding) -> Option<Vec<u8>> {
     let mut json = Object::new();
     json.insert("type", "event");
     json.insert("created_at", 1_767_225_600_000_i64);
     json.insert("role", "user");
     json.insert("content", text);
-    let blob = encode_json(
-        &Json::Object(json),
-        EncodeOptions {
-            encoding,
-            ..EncodeOptions::default()
-        },
-    )
-    .ok()?
-    .blob;
+    let options = EncodeOptions {
+        encoding,
+        ..EncodeOptions::default()
+    };
+    Some(encode_json(&Json::Object(json), options).ok()?.blob)
+}
+
+/// Returns whether the selection finds a match in the grain `blob`.
+fn is_selected(request: &SubjectRequest, blob: &[u8]) -> bool {
     let mut hits = Hits::default();
     let matcher = IdentifierMatcher::new(request);
-    with_grain_if_any(&blob, |grain| {
-        matcher.match_grain(grain.unwrap(), &mut hits)
-    });
-    Some((!hits.people.is_empty(), search(request).count(&blob) > 0))
+    with_grain_if_any(blob, |grain| matcher.match_grain(grain.unwrap(), &mut hits));
+    !hits.people.is_empty()
+}
+
+/// Returns whether the selection and the search find a match in a grain whose content is
+/// `text`.
+fn both(request: &SubjectRequest, text: &str, encoding: Encoding) -> Option<(bool, bool)> {
+    let blob = event(text, encoding)?;
+    Some((
+        is_selected(request, &blob),
+        search(request).count(&blob) > 0,
+    ))
 }
 
 fn encoded(text: &str, way: usize) -> String {
